@@ -1,0 +1,42 @@
+/*
+ * Factors: the loop dimensions of an op, from which all shardings follow (compare GSPMD's and Shardy's factor rules).
+ *
+ * A factor occurs in at most one dim of each operand and result. Splitting a PARALLEL factor splits the results; splitting a
+ * SUM (MAX) factor leaves partial results that must be summed (maximised) over the parts; a WHOLE factor can't be split.
+ * A dim of size 1 that is broadcast has no factor. Factors of composites come from their expansion.
+ */
+#ifndef MOTLEY_IR_FACTORS_H
+#define MOTLEY_IR_FACTORS_H
+
+#include "ir/graph.h"
+
+typedef enum MotFactorKind {
+    MOT_FACTOR_PARALLEL,
+    MOT_FACTOR_SUM,
+    MOT_FACTOR_MAX,
+    MOT_FACTOR_WHOLE
+} MotFactorKind;
+extern const char *const mot_factor_kind_names[4];
+
+typedef struct MotFactor {
+    MotFactorKind kind;
+    int64_t size;
+    int8_t *in_dim;  /* [n_in]: the dim of operand i it runs over, or -1 */
+    int8_t *out_dim; /* [n_out] */
+    bool *partial;   /* [n_out]: SUM/MAX: result j is partial when split (others are equal on all parts or split) */
+} MotFactor;
+
+typedef struct MotFactors {
+    MotFactor *factor;
+    uint32_t n;
+} MotFactors;
+
+/* In the order of first appearance over results, then operands. Allocates from the graph's arena. */
+MOT_CHECKED MotStatus mot_factors(const MotGraph *g, const MotOp *op, MotFactors *out_factors);
+/* The factor that runs over dim `dim` of operand `i` / result `i`, or -1. */
+int mot_factor_of_operand(const MotFactors *factors, uint32_t i, int dim);
+int mot_factor_of_result(const MotFactors *factors, uint32_t i, int dim);
+/* Whether a partial sum in operand i may pass through the op unreduced. */
+bool mot_op_is_linear(const MotOp *op, uint32_t i);
+
+#endif

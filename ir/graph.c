@@ -1,0 +1,244 @@
+/* The op table's projection, and the graph's own operations: make, redirect, compact, clone. */
+#include "ir/graph.h"
+
+#include <string.h>
+
+#define FLOAT MOT_CLASS_FLOAT
+#define INT MOT_CLASS_INT
+#define BOOL MOT_CLASS_BOOL
+#define LINEAR(i) (1u << (i))
+#define OWN_GRADIENT MOT_FLAG_OWN_GRADIENT
+#define UPDATE MOT_FLAG_UPDATE
+enum { GIVES_SAME = 0, GIVES_BOOL = 1 };
+
+#define ATTR(id, kind, name) {#name, MOT_ATTR_##kind, offsetof(MotAttr_##id, name)},
+#define ATTRS(id, fields) static const MotAttrField fields_##id[] = {fields{NULL, 0, 0}};
+#include "ir/attrs.def"
+#undef ATTR
+#undef ATTRS
+
+static const MotOpInfo infos[MOT_N_OPS] = {
+    [MOT_OP_NONE] = {.name = "none", .attrs_name = "none"},
+#define POINTWISE(id, name_, arity, classes, result, expression_)                                  \
+    [MOT_OP_##id] = {.name = #name_,                                                               \
+                     .class = MOT_POINTWISE,                                                       \
+                     .n_min = arity,                                                               \
+                     .n_max = arity,                                                               \
+                     .n_out = 1,                                                                   \
+                     .operand_classes = classes,                                                   \
+                     .gives_bool = GIVES_##result,                                                 \
+                     .expression = #expression_,                                                   \
+                     .attrs_name = "none",                                                         \
+                     .attrs_bytes = sizeof(MotAttr_none),                                          \
+                     .fields = fields_none},
+#define OP(id, name_, kind_, n_min_, n_max_, n_out_, attrs_, flags_)                               \
+    [MOT_OP_##id] = {.name = #name_,                                                               \
+                     .class = MOT_##kind_,                                                         \
+                     .n_min = n_min_,                                                              \
+                     .n_max = n_max_,                                                              \
+                     .n_out = n_out_,                                                              \
+                     .attrs_name = #attrs_,                                                        \
+                     .attrs_bytes = sizeof(MotAttr_##attrs_),                                      \
+                     .fields = fields_##attrs_,                                                    \
+                     .flags = flags_},
+#include "ir/ops.def"
+};
+
+const char *const mot_role_names[] = {"forward", "dx", "dw", "update"};
+
+const MotOpInfo *mot_op_info(MotOpKind kind)
+{
+    return &infos[kind];
+}
+
+MotOpKind mot_op_find(const char *name)
+{
+    for (int kind = 1; kind < MOT_N_OPS; kind++)
+        if (strcmp(infos[kind].name, name) == 0)
+            return (MotOpKind)kind;
+    return MOT_OP_NONE;
+}
+
+MotGraph *mot_graph_make(MotCtx *ctx, const char *name)
+{
+    MotGraph *g = mot_arena_new(&ctx->arena, MotGraph);
+    g->ctx = ctx;
+    g->name = mot_intern(ctx, name);
+    mot_vec_push(&ctx->arena, &g->values, (MotValueInfo){0});
+    mot_vec_push(&ctx->arena, &g->ops, (MotOp){0});
+    return g;
+}
+
+void mot_graph_replace(MotGraph *g, const MotValue *old_values, const MotValue *new_values, uint32_t n)
+{
+    MotArenaMark mark = mot_arena_mark(&g->ctx->arena);
+    MotValue *to = mot_arena_array(&g->ctx->arena, MotValue, g->values.n);
+    for (uint32_t i = 0; i < n; i++)
+        to[old_values[i]] = new_values[i];
+    for (uint32_t i = 1; i < g->ops.n; i++) {
+        MotOp *op = &g->ops.data[i];
+        for (uint32_t k = 0; k < op->n_in; k++)
+            if (to[op->in[k]])
+                op->in[k] = to[op->in[k]];
+    }
+    mot_arena_rewind(&g->ctx->arena, mark);
+}
+
+/* The live ops in the order operands first, each as early as the old body has it. */
+typedef struct {
+    MotGraph *g;
+    MotOpId *order, *stack;
+    uint8_t *state; /* an op id: 0 new, 1 operands are being visited, 2 placed */
+    uint32_t n;
+} Ordering;
+
+/* Depth-first over operands with an explicit stack: graphs are as deep as they are long. */
+static void place_with_operands(Ordering *o, MotOpId root)
+{
+    uint32_t depth = 0;
+    o->stack[depth++] = root;
+    while (depth) {
+        MotOpId id = o->stack[depth - 1];
+        const MotOp *op = &o->g->ops.data[id];
+        bool is_first = o->state[id] == 0;
+        o->state[id] = o->state[id] ? o->state[id] : 1;
+        uint32_t before = depth;
+        for (uint32_t k = op->n_in; is_first && k-- > 0;) {
+            MotOpId def = o->g->values.data[op->in[k]].def;
+            if (def && o->state[def] == 0)
+                o->stack[depth++] = def;
+        }
+        if (depth > before)
+            continue;
+        depth--;
+        if (o->state[id] == 1) {
+            o->state[id] = 2;
+            o->order[o->n++] = id;
+        }
+    }
+}
+
+static bool is_root(const MotOp *op)
+{
+    return infos[op->kind].class == MOT_SINK || op->kind == MOT_OP_INPUT || op->kind == MOT_OP_PARAM;
+}
+
+static Ordering order_live_ops(MotGraph *g)
+{
+    uint32_t n_edges = 1;
+    for (uint32_t i = 1; i < g->ops.n; i++)
+        n_edges += g->ops.data[i].n_in;
+    Ordering o = {.g = g,
+                  .order = mot_arena_array(&g->ctx->arena, MotOpId, g->ops.n),
+                  .stack = mot_arena_array(&g->ctx->arena, MotOpId, g->ops.n + n_edges),
+                  .state = mot_arena_array(&g->ctx->arena, uint8_t, g->ops.n)};
+    /* Sweep backwards for liveness, then place forwards so that the old order decides among what is live. */
+    uint8_t *is_live = mot_arena_array(&g->ctx->arena, uint8_t, g->ops.n);
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        MotOpId id = g->body.data[i];
+        if (is_root(&g->ops.data[id]) && !is_live[id]) {
+            is_live[id] = 1;
+            o.stack[depth++] = id;
+        }
+    }
+    while (depth) {
+        const MotOp *op = &g->ops.data[o.stack[--depth]];
+        for (uint32_t k = 0; k < op->n_in; k++) {
+            MotOpId def = g->values.data[op->in[k]].def;
+            if (def && !is_live[def]) {
+                is_live[def] = 1;
+                o.stack[depth++] = def;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < g->body.n; i++)
+        if (is_live[g->body.data[i]])
+            place_with_operands(&o, g->body.data[i]);
+    return o;
+}
+
+void mot_graph_compact(MotGraph *g)
+{
+    MotArena *arena = &g->ctx->arena;
+    Ordering o = order_live_ops(g);
+    MotOpId *new_op = mot_arena_array(arena, MotOpId, g->ops.n);
+    MotValue *new_value = mot_arena_array(arena, MotValue, g->values.n);
+    MotGraph fresh = {.ctx = g->ctx, .name = g->name};
+    mot_vec_push(arena, &fresh.values, (MotValueInfo){0});
+    mot_vec_push(arena, &fresh.ops, (MotOp){0});
+    for (uint32_t i = 0; i < o.n; i++) {
+        MotOp op = g->ops.data[o.order[i]];
+        new_op[o.order[i]] = fresh.ops.n;
+        for (uint32_t k = 0; k < op.n_in; k++)
+            op.in[k] = new_value[op.in[k]];
+        for (uint32_t k = 0; k < op.n_out; k++) {
+            MotValueInfo value = g->values.data[op.out[k]];
+            value.def = fresh.ops.n;
+            new_value[op.out[k]] = fresh.values.n;
+            op.out[k] = fresh.values.n;
+            mot_vec_push(arena, &fresh.values, value);
+        }
+        mot_vec_push(arena, &fresh.body, fresh.ops.n);
+        mot_vec_push(arena, &fresh.ops, op);
+    }
+    for (uint32_t i = 1; i < fresh.ops.n; i++)
+        fresh.ops.data[i].fwd = new_op[fresh.ops.data[i].fwd];
+    fresh.symbols.data = g->symbols.data;
+    fresh.symbols.n = g->symbols.n;
+    fresh.symbols.cap = g->symbols.cap;
+    *g = fresh;
+}
+
+MotGraph *mot_graph_clone(MotCtx *ctx, const MotGraph *g)
+{
+    MotArena *arena = &ctx->arena;
+    MotGraph *copy = mot_arena_new(arena, MotGraph);
+    copy->ctx = ctx;
+    copy->name = mot_intern(ctx, g->name);
+    for (uint32_t i = 0; i < g->values.n; i++)
+        mot_vec_push(arena, &copy->values, g->values.data[i]);
+    for (uint32_t i = 0; i < g->ops.n; i++) {
+        MotOp op = g->ops.data[i];
+        op.in = mot_arena_copy(arena, op.in, op.n_in * sizeof *op.in);
+        op.out = mot_arena_copy(arena, op.out, op.n_out * sizeof *op.out);
+        op.attrs = op.attrs ? mot_arena_copy(arena, op.attrs, infos[op.kind].attrs_bytes) : NULL;
+        mot_vec_push(arena, &copy->ops, op);
+    }
+    for (uint32_t i = 0; i < g->body.n; i++)
+        mot_vec_push(arena, &copy->body, g->body.data[i]);
+    for (uint32_t i = 0; i < g->symbols.n; i++)
+        mot_vec_push(arena, &copy->symbols, g->symbols.data[i]);
+    return copy;
+}
+
+double mot_op_flops(const MotGraph *g, const MotOp *op)
+{
+    if (op->kind == MOT_OP_CONTRACT) {
+        /* Every letter is one loop: the product over the letters of both operands. */
+        double flops = 2;
+        bool seen[128] = {false};
+        const char *letter = mot_attrs(op, contract)->spec;
+        for (uint32_t k = 0; k < 2; k++, letter++)
+            for (int d = 0; *letter != ',' && *letter != '-'; letter++, d++) {
+                if (!seen[(int)*letter])
+                    flops *= (double)mot_graph_type(g, op->in[k])->dims[d];
+                seen[(int)*letter] = true;
+            }
+        return flops;
+    }
+    if (op->kind != MOT_OP_ATTENTION && op->kind != MOT_OP_ATTENTION_GRAD)
+        return 0;
+    const int64_t *q = mot_graph_type(g, op->in[0])->dims, *v = mot_graph_type(g, op->in[2])->dims;
+    double scores = (double)(q[0] * q[1] * q[2]) * (double)v[1];
+    double forward = 2 * scores * (double)(q[3] + v[3]);
+    return op->kind == MOT_OP_ATTENTION ? forward : 2 * forward;
+}
+
+MotLoc mot_op_loc(const MotGraph *g, const MotOp *op)
+{
+    MotArena *arena = &g->ctx->arena;
+    const char *place = op->origin ? mot_arena_printf(arena, "node %s", mot_quote(arena, op->origin))
+                                   : mot_arena_printf(arena, "op %s", infos[op->kind].name);
+    return (MotLoc){NULL, place};
+}

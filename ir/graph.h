@@ -1,0 +1,167 @@
+/*
+ * Graph: operators over tensors in SSA form, the structure of everything before the Plan.
+ *
+ * Values and ops are named by 32-bit ids; id 0 is none and is accepted everywhere (style.md, sticky builders). `body` lists
+ * the ops in an order in which operands precede users. Ops are never moved in `ops`; passes append, redirect uses and call
+ * mot_graph_compact, which drops what is dead and renumbers. Inputs, parameters, constants and outputs are ops as well.
+ */
+#ifndef MOTLEY_IR_GRAPH_H
+#define MOTLEY_IR_GRAPH_H
+
+#include "ir/dtype.h"
+#include "support/context.h"
+
+typedef uint32_t MotValue;
+typedef uint32_t MotOpId;
+
+typedef enum MotOpKind {
+    MOT_OP_NONE,
+#define POINTWISE(id, name, arity, classes, result, expression) MOT_OP_##id,
+#define OP(id, name, kind, n_min, n_max, n_out, attrs, flags) MOT_OP_##id,
+#include "ir/ops.def"
+    MOT_N_OPS
+} MotOpKind;
+
+typedef struct MotInts {
+    int64_t *data;
+    uint32_t n;
+} MotInts;
+
+/* The C type of an attribute kind (attrs.def). */
+typedef int64_t MotAttrType_INT;
+typedef double MotAttrType_FLOAT;
+typedef bool MotAttrType_FLAG;
+typedef const char *MotAttrType_STR;
+typedef MotInts MotAttrType_INTS;
+typedef MotDtype MotAttrType_DTYPE;
+typedef MotTensor MotAttrType_TENSOR;
+
+#define ATTR(id, kind, name) MotAttrType_##kind name;
+#define ATTRS(id, fields)                                                                          \
+    typedef struct MotAttr_##id {                                                                  \
+        char unused_; /* no struct is empty */                                                     \
+        fields                                                                                     \
+    } MotAttr_##id;
+#include "ir/attrs.def"
+#undef ATTR
+#undef ATTRS
+
+typedef enum MotAttrKind {
+    MOT_ATTR_INT,
+    MOT_ATTR_FLOAT,
+    MOT_ATTR_FLAG,
+    MOT_ATTR_STR,
+    MOT_ATTR_INTS,
+    MOT_ATTR_DTYPE,
+    MOT_ATTR_TENSOR
+} MotAttrKind;
+
+typedef struct MotAttrField {
+    const char *name;
+    MotAttrKind kind;
+    size_t offset;
+} MotAttrField;
+
+typedef enum MotOpClass {
+    MOT_POINTWISE,
+    MOT_SOURCE,
+    MOT_SINK,
+    MOT_PRIMITIVE,
+    MOT_COMPOSITE
+} MotOpClass;
+
+enum {
+    MOT_FLAG_LINEAR_0 = 1 << 0, /* LINEAR(i) is 1 << i, i < 8 */
+    MOT_FLAG_OWN_GRADIENT = 1 << 8,
+    MOT_FLAG_UPDATE = 1 << 9
+};
+
+/* A row of the table. */
+typedef struct MotOpInfo {
+    const char *name;
+    MotOpClass class;
+    uint32_t n_min, n_max, n_out;
+    unsigned operand_classes;   /* pointwise: MotDtypeClass bits */
+    bool gives_bool;            /* pointwise: the result is bool */
+    const char *expression;     /* pointwise: C over a, b, c */
+    const char *attrs_name;
+    size_t attrs_bytes;
+    const MotAttrField *fields; /* ends with a NULL name */
+    unsigned flags;
+} MotOpInfo;
+
+const MotOpInfo *mot_op_info(MotOpKind kind);
+/* MOT_OP_NONE if there is no op of that name. */
+MotOpKind mot_op_find(const char *name);
+
+typedef enum MotRole { MOT_ROLE_FORWARD, MOT_ROLE_DX, MOT_ROLE_DW, MOT_ROLE_UPDATE } MotRole;
+extern const char *const mot_role_names[4];
+
+typedef struct MotOp {
+    MotOpKind kind;
+    MotRole role;
+    MotOpId fwd;        /* the forward op that a derived op belongs to; 0 for forward ops */
+    const char *origin; /* the node of the ONNX file it came from, or NULL */
+    MotValue *in, *out; /* an optional operand that is absent is 0 */
+    uint32_t n_in, n_out;
+    void *attrs; /* MotAttr_<attrs_name> */
+} MotOp;
+
+typedef struct MotValueInfo {
+    MotType type;
+    MotOpId def;
+    uint32_t def_index; /* which result of def */
+    const char *name;   /* the name in the ONNX file, or NULL */
+} MotValueInfo;
+
+typedef struct MotGraph {
+    MotCtx *ctx;
+    const char *name;
+    MotVec(MotValueInfo) values; /* [0] is none */
+    MotVec(MotOp) ops;           /* [0] is none */
+    MotVec(MotOpId) body;
+    MotVec(const char *) symbols; /* names of symbolic dims */
+} MotGraph;
+
+MotGraph *mot_graph_make(MotCtx *ctx, const char *name);
+
+static inline MotOp *mot_graph_op(const MotGraph *g, MotOpId id)
+{
+    return &g->ops.data[id];
+}
+static inline const MotType *mot_graph_type(const MotGraph *g, MotValue v)
+{
+    return &g->values.data[v].type;
+}
+/* The op that defines v. */
+static inline MotOp *mot_graph_def(const MotGraph *g, MotValue v)
+{
+    return &g->ops.data[g->values.data[v].def];
+}
+/* The attributes of an op as their struct: mot_attrs(op, softmax)->axis. */
+#define mot_attrs(op, id) ((MotAttr_##id *)(op)->attrs)
+
+/* Redirects every use of old[i] to new[i]. One sweep over the ops. */
+void mot_graph_replace(MotGraph *g, const MotValue *old_values, const MotValue *new_values, uint32_t n);
+/*
+ * Drops ops from which no output, input or parameter follows, orders the rest (operands first, otherwise as before) and
+ * renumbers values and ops. Inputs and parameters stay. Values held by the caller are stale afterwards.
+ */
+void mot_graph_compact(MotGraph *g);
+MotGraph *mot_graph_clone(MotCtx *ctx, const MotGraph *g);
+/* FLOPs (2 a multiply-accumulate) of an op; only contractions and attention count (contract.md). */
+double mot_op_flops(const MotGraph *g, const MotOp *op);
+/* `node "/h.0/attn/MatMul"` or `op contract %12`, for messages. */
+MotLoc mot_op_loc(const MotGraph *g, const MotOp *op);
+
+/*
+ * Checks what every graph must keep: operand counts and dtypes, types equal to what inference gives, definition before use,
+ * names of inputs and parameters unique, no dead ids. Collects all violations into the error of the context.
+ */
+MOT_CHECKED MotStatus mot_graph_verify(const MotGraph *g);
+
+/* Text form (docs/ir.md). What is printed parses back to the same. `file` is for messages. */
+void mot_graph_print(const MotGraph *g, MotText *text);
+MOT_CHECKED MotStatus mot_graph_parse(MotCtx *ctx, const char *file, const char *text, MotGraph **out_graph);
+
+#endif

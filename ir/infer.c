@@ -1,0 +1,364 @@
+/*
+ * Result types from operand types, one rule a row. Pointwise rows share one; composites ask their expansion, which is built
+ * in a scratch graph and thrown away. Every rule checks what it reads: operands may come from any file.
+ */
+#include "ir/builder.h"
+
+#include <string.h>
+
+typedef struct {
+    MotGraph *g;
+    const MotOp *op;
+    const MotType *in[64];
+    MotType *out;
+} Infer;
+
+typedef MotStatus (*InferRule)(Infer *);
+
+static MotStatus refuse(const Infer *c, const char *what)
+{
+    MotArena *arena = &c->g->ctx->arena;
+    mot_fail(c->g->ctx, MOT_ERR_MODEL, mot_op_loc(c->g, c->op), "%s: %s",
+             mot_op_info(c->op->kind)->name, what);
+    for (uint32_t i = 0; i < c->op->n_in && i < 4; i++)
+        if (c->op->in[i])
+            mot_note(c->g->ctx, "operand %u is %s[%s]", i, mot_dtype_name(c->in[i]->dtype),
+                     mot_shape_text(arena, c->in[i]->dims, c->in[i]->rank));
+    return c->g->ctx->status;
+}
+
+static MotStatus infer_pointwise(Infer *c)
+{
+    const MotOpInfo *info = mot_op_info(c->op->kind);
+    uint32_t first = c->op->kind == MOT_OP_SELECT ? 1 : 0;
+    MotType out = {.dtype = info->gives_bool ? MOT_BOOL : c->in[first]->dtype};
+    if (first && c->in[0]->dtype != MOT_BOOL)
+        return refuse(c, "the condition must be bool");
+    for (uint32_t i = 0; i < c->op->n_in; i++) {
+        if (i >= first && !(info->operand_classes & mot_dtype_class(c->in[i]->dtype)))
+            return refuse(c, "does not take this dtype");
+        if (i > first && c->in[i]->dtype != c->in[first]->dtype)
+            return refuse(c, "operands differ in dtype");
+        if (c->in[i]->rank > out.rank)
+            out.rank = c->in[i]->rank;
+    }
+    for (int d = 0; d < out.rank; d++) {
+        out.dims[d] = 1;
+        for (uint32_t i = 0; i < c->op->n_in; i++) {
+            int own = d - (out.rank - c->in[i]->rank);
+            int64_t size = own < 0 ? 1 : c->in[i]->dims[own];
+            if (size != 1 && out.dims[d] != 1 && size != out.dims[d])
+                return refuse(c, "shapes do not broadcast");
+            if (size != 1)
+                out.dims[d] = size;
+        }
+    }
+    c->out[0] = out;
+    return MOT_OK;
+}
+
+static MotStatus infer_input(Infer *c)
+{
+    (void)c; /* the builder sets the type */
+    return MOT_OK;
+}
+
+static MotStatus infer_constant(Infer *c)
+{
+    c->out[0] = mot_attrs(c->op, constant)->data.type;
+    return MOT_OK;
+}
+
+static MotStatus set_dims(Infer *c, MotDtype dtype, MotInts dims)
+{
+    if (dims.n > MOT_MAX_RANK)
+        return refuse(c, "more than 8 dims");
+    int64_t n = 1;
+    for (uint32_t i = 0; i < dims.n; i++)
+        if (dims.data[i] > 0 && __builtin_mul_overflow(n, dims.data[i], &n))
+            return refuse(c, "too many elements");
+    c->out[0] = mot_type_make(dtype, (int)dims.n, dims.data);
+    return MOT_OK;
+}
+
+static MotStatus infer_iota(Infer *c)
+{
+    const MotAttr_iota *a = mot_attrs(c->op, iota);
+    if (a->axis < 0 || a->axis >= a->dims.n)
+        return refuse(c, "axis out of range");
+    return set_dims(c, a->dtype, a->dims);
+}
+
+static MotStatus infer_output(Infer *c)
+{
+    (void)c;
+    return MOT_OK;
+}
+
+static MotStatus infer_cast(Infer *c)
+{
+    c->out[0] = *c->in[0];
+    c->out[0].dtype = mot_attrs(c->op, cast)->dtype;
+    return c->out[0].dtype == MOT_NO_DTYPE ? refuse(c, "no dtype") : MOT_OK;
+}
+
+/* Equal products, symbolic dims counted by name: they must occur equally often on both sides. */
+static bool have_equal_elements(const MotType *a, const MotType *b)
+{
+    int64_t product[2] = {1, 1}, symbols[2] = {0, 0};
+    const MotType *types[2] = {a, b};
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < types[side]->rank; i++) {
+            int64_t dim = types[side]->dims[i];
+            if (dim < 0)
+                symbols[side] += (int64_t)1 << (4 * ((-dim - 1) % 15));
+            else
+                product[side] *= dim;
+        }
+    return product[0] == product[1] && symbols[0] == symbols[1];
+}
+
+static MotStatus infer_reshape(Infer *c)
+{
+    MotInts dims = mot_attrs(c->op, dims)->dims;
+    if (set_dims(c, c->in[0]->dtype, dims) != MOT_OK)
+        return c->g->ctx->status;
+    if (!have_equal_elements(c->in[0], &c->out[0]))
+        return refuse(c, mot_arena_printf(&c->g->ctx->arena, "target shape [%s] has another number of elements",
+                                          mot_shape_text(&c->g->ctx->arena, dims.data, (int)dims.n)));
+    return MOT_OK;
+}
+
+static MotStatus infer_transpose(Infer *c)
+{
+    MotInts perm = mot_attrs(c->op, perm)->perm;
+    const MotType *x = c->in[0];
+    unsigned seen = 0;
+    if (perm.n != (uint32_t)x->rank)
+        return refuse(c, "perm has another length than the operand has dims");
+    c->out[0] = *x;
+    for (uint32_t i = 0; i < perm.n; i++) {
+        if (perm.data[i] < 0 || perm.data[i] >= x->rank || seen & 1u << perm.data[i])
+            return refuse(c, "perm is no permutation");
+        seen |= 1u << perm.data[i];
+        c->out[0].dims[i] = x->dims[perm.data[i]];
+    }
+    return MOT_OK;
+}
+
+static MotStatus infer_broadcast(Infer *c)
+{
+    MotInts dims = mot_attrs(c->op, dims)->dims;
+    const MotType *x = c->in[0];
+    int extra = (int)dims.n - x->rank;
+    if (extra < 0)
+        return refuse(c, "the target has fewer dims");
+    for (int i = 0; i < x->rank; i++)
+        if (x->dims[i] != 1 && x->dims[i] != dims.data[i + extra])
+            return refuse(c, "the operand does not broadcast to the target");
+    return set_dims(c, x->dtype, dims);
+}
+
+static MotStatus infer_slice(Infer *c)
+{
+    const MotAttr_slice *a = mot_attrs(c->op, slice);
+    const MotType *x = c->in[0];
+    uint32_t rank = (uint32_t)x->rank;
+    if (a->start.n != rank || a->size.n != rank || a->step.n != rank)
+        return refuse(c, "start, size and step need one entry a dim");
+    c->out[0] = *x;
+    for (uint32_t i = 0; i < rank; i++) {
+        int64_t first = a->start.data[i], size = a->size.data[i], step = a->step.data[i], last;
+        c->out[0].dims[i] = size;
+        if (size == x->dims[i] && first == 0 && step == 1)
+            continue;
+        if (size < 0 || step == 0 || __builtin_mul_overflow(size - 1, step, &last) ||
+            __builtin_add_overflow(last, first, &last))
+            return refuse(c, "bad size or step");
+        if (size > 0 && (first < 0 || first >= x->dims[i] || last < 0 || last >= x->dims[i]))
+            return refuse(c, "reaches outside the operand");
+    }
+    return MOT_OK;
+}
+
+static MotStatus infer_pad(Infer *c)
+{
+    const MotAttr_pad *a = mot_attrs(c->op, pad);
+    const MotType *x = c->in[0];
+    if (a->lo.n != (uint32_t)x->rank || a->hi.n != (uint32_t)x->rank)
+        return refuse(c, "lo and hi need one entry a dim");
+    c->out[0] = *x;
+    for (int i = 0; i < x->rank; i++) {
+        int64_t dim = x->dims[i];
+        if (a->lo.data[i] == 0 && a->hi.data[i] == 0)
+            continue;
+        if (a->lo.data[i] < 0 || a->hi.data[i] < 0 ||
+            __builtin_add_overflow(dim, a->lo.data[i], &dim) ||
+            __builtin_add_overflow(dim, a->hi.data[i], &dim))
+            return refuse(c, "pads must be >= 0 and small");
+        c->out[0].dims[i] = dim;
+    }
+    return MOT_OK;
+}
+
+static MotStatus infer_concat(Infer *c)
+{
+    int64_t axis = mot_attrs(c->op, axis)->axis;
+    c->out[0] = *c->in[0];
+    if (axis < 0 || axis >= c->in[0]->rank)
+        return refuse(c, "axis out of range");
+    for (uint32_t i = 1; i < c->op->n_in; i++) {
+        if (c->in[i]->rank != c->in[0]->rank || c->in[i]->dtype != c->in[0]->dtype)
+            return refuse(c, "operands differ in rank or dtype");
+        for (int d = 0; d < c->in[0]->rank; d++)
+            if (d != axis && c->in[i]->dims[d] != c->in[0]->dims[d])
+                return refuse(c, "operands differ in a dim other than the axis");
+        c->out[0].dims[axis] += c->in[i]->dims[axis];
+    }
+    return MOT_OK;
+}
+
+static bool is_index_dtype(MotDtype dtype)
+{
+    return dtype == MOT_I32 || dtype == MOT_I64;
+}
+
+static MotStatus infer_gather(Infer *c)
+{
+    int64_t axis = mot_attrs(c->op, axis)->axis;
+    const MotType *table = c->in[0], *index = c->in[1];
+    if (axis < 0 || axis >= table->rank)
+        return refuse(c, "axis out of range");
+    if (!is_index_dtype(index->dtype))
+        return refuse(c, "the index must be i32 or i64");
+    if (table->rank - 1 + index->rank > MOT_MAX_RANK)
+        return refuse(c, "more than 8 dims");
+    MotType *out = &c->out[0];
+    *out = (MotType){.dtype = table->dtype, .rank = table->rank - 1 + index->rank};
+    for (int d = 0; d < out->rank; d++)
+        out->dims[d] = d < axis                 ? table->dims[d]
+                       : d < axis + index->rank ? index->dims[d - axis]
+                                                : table->dims[d - index->rank + 1];
+    return MOT_OK;
+}
+
+static MotStatus infer_scatter_add(Infer *c)
+{
+    const MotAttr_scatter *a = mot_attrs(c->op, scatter);
+    const MotType *index = c->in[0], *update = c->in[1];
+    MotType *out = &c->out[0];
+    *out = (MotType){.dtype = update->dtype, .rank = update->rank - index->rank + 1};
+    if (!is_index_dtype(index->dtype))
+        return refuse(c, "the index must be i32 or i64");
+    if (out->rank < 1 || a->axis < 0 || a->axis >= out->rank)
+        return refuse(c, "axis out of range");
+    for (int d = 0; d < index->rank; d++)
+        if (index->dims[d] != update->dims[a->axis + d])
+            return refuse(c, "update and index differ in a dim");
+    for (int d = 0; d < out->rank; d++)
+        out->dims[d] = d < a->axis    ? update->dims[d]
+                       : d == a->axis ? a->size
+                                      : update->dims[d + index->rank - 1];
+    return MOT_OK;
+}
+
+static MotStatus infer_reduce(Infer *c)
+{
+    const MotAttr_reduce *a = mot_attrs(c->op, reduce);
+    const MotType *x = c->in[0];
+    if (mot_dtype_class(x->dtype) == MOT_CLASS_BOOL)
+        return refuse(c, "does not take bool");
+    unsigned reduced = 0;
+    for (uint32_t i = 0; i < a->axes.n; i++) {
+        if (a->axes.data[i] < 0 || a->axes.data[i] >= x->rank || reduced & 1u << a->axes.data[i])
+            return refuse(c, "axes out of range or twice");
+        reduced |= 1u << a->axes.data[i];
+    }
+    MotType *out = &c->out[0];
+    *out = (MotType){.dtype = x->dtype};
+    for (int d = 0; d < x->rank; d++)
+        if (!(reduced & 1u << d) || a->keep)
+            out->dims[out->rank++] = reduced & 1u << d ? 1 : x->dims[d];
+    return MOT_OK;
+}
+
+/* Reads the letters of one operand into `size`; returns past them, or NULL when they do not fit the type. */
+static const char *read_letters(const char *p, const MotType *type, int64_t *size)
+{
+    unsigned char seen[128] = {0};
+    for (int d = 0; d < type->rank; d++, p++) {
+        int letter = *p;
+        bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+        if (!is_letter || seen[letter]++)
+            return NULL;
+        if (size[letter] != INT64_MIN && size[letter] != type->dims[d])
+            return NULL;
+        size[letter] = type->dims[d];
+    }
+    return p;
+}
+
+static MotStatus infer_contract(Infer *c)
+{
+    int64_t size[128];
+    for (int i = 0; i < 128; i++)
+        size[i] = INT64_MIN;
+    const MotAttr_contract *a = mot_attrs(c->op, contract);
+    if (c->in[0]->dtype != c->in[1]->dtype || mot_dtype_class(c->in[0]->dtype) == MOT_CLASS_BOOL)
+        return refuse(c, "operands must be of one numeric dtype");
+    const char *p = a->spec ? read_letters(a->spec, c->in[0], size) : NULL;
+    p = p && *p == ',' ? read_letters(p + 1, c->in[1], size) : NULL;
+    if (!p || strncmp(p, "->", 2) != 0)
+        return refuse(c, mot_arena_printf(&c->g->ctx->arena, "spec %s does not fit the operands",
+                                          mot_quote(&c->g->ctx->arena, a->spec ? a->spec : "")));
+    MotType *out = &c->out[0];
+    *out = (MotType){.dtype = c->in[0]->dtype};
+    bool seen[128] = {false};
+    for (p += 2; *p; p++) {
+        if (*p < 0 || size[(int)*p] == INT64_MIN || seen[(int)*p] || out->rank == MOT_MAX_RANK)
+            return refuse(c, "a result letter of the spec is unknown, repeated or one too many");
+        seen[(int)*p] = true;
+        out->dims[out->rank++] = size[(int)*p];
+    }
+    return MOT_OK;
+}
+
+/* The types of the expansion's results, which is built in a scratch graph over operands of the same types. */
+static MotStatus infer_composite(Infer *c)
+{
+    MotCtx *ctx = c->g->ctx;
+    MotGraph *scratch = mot_graph_make(ctx, "expansion");
+    MotBuilder b = mot_builder_make(scratch);
+    b.origin = c->op->origin;
+    MotOp op = *c->op;
+    MotValue in[64], results[4] = {0};
+    for (uint32_t i = 0; i < op.n_in; i++)
+        in[i] = op.in[i] ? mot_input(&b, "operand", *c->in[i]) : 0;
+    op.in = in;
+    MOT_TRY(mot_expand(&b, &op, results));
+    for (uint32_t i = 0; i < op.n_out; i++)
+        c->out[i] = *mot_graph_type(scratch, results[i]);
+    return MOT_OK;
+}
+
+#define infer_param infer_input
+#define infer_reduce_sum infer_reduce
+#define infer_reduce_max infer_reduce
+#define RULE_SOURCE(name) infer_##name
+#define RULE_SINK(name) infer_output
+#define RULE_PRIMITIVE(name) infer_##name
+#define RULE_COMPOSITE(name) infer_composite
+
+static const InferRule rules[MOT_N_OPS] = {
+#define POINTWISE(id, name, arity, classes, result, expression) [MOT_OP_##id] = infer_pointwise,
+#define OP(id, name, kind, n_min, n_max, n_out, attrs, flags) [MOT_OP_##id] = RULE_##kind(name),
+#include "ir/ops.def"
+};
+
+MotStatus mot_infer(MotGraph *g, const MotOp *op, MotType *out_types)
+{
+    Infer c = {.g = g, .op = op, .out = out_types};
+    for (uint32_t i = 0; i < op->n_in; i++)
+        c.in[i] = mot_graph_type(g, op->in[i]);
+    return rules[op->kind](&c);
+}

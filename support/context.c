@@ -1,0 +1,157 @@
+/* Error texts, the unwind point, logging. */
+#include "support/context.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Out of memory: the message must not allocate, so it is a constant. */
+static void unwind_exhausted(void *self, size_t wanted_bytes)
+{
+    MotCtx *ctx = self;
+    (void)wanted_bytes;
+    if (!ctx->unwind)
+        mot_bug(__FILE__, __LINE__, "memory exhausted outside mot_ctx_run");
+    if (ctx->status == MOT_OK) {
+        static char message[] = "out of memory";
+        ctx->status = MOT_ERR_MEMORY;
+        ctx->error = (MotText){.arena = &ctx->arena, .data = message, .n = sizeof message - 1};
+    }
+    longjmp(*(jmp_buf *)ctx->unwind, 1);
+}
+
+void mot_ctx_init(MotCtx *ctx)
+{
+    *ctx = (MotCtx){0};
+    mot_arena_init(&ctx->arena, unwind_exhausted, ctx);
+    mot_map_init(&ctx->strings, &ctx->arena);
+    mot_text_init(&ctx->error, &ctx->arena);
+#ifndef NDEBUG
+    ctx->debug.verify = true;
+#endif
+}
+
+void mot_ctx_deinit(MotCtx *ctx)
+{
+    while (ctx->deferred.n) {
+        MotDeferred d = ctx->deferred.data[--ctx->deferred.n];
+        d.release(d.handle);
+    }
+    mot_arena_deinit(&ctx->arena);
+}
+
+MotStatus mot_ctx_run(MotCtx *ctx, MotStatus (*body)(MotCtx *, void *), void *arg)
+{
+    jmp_buf here;
+    void *outer = ctx->unwind;
+    ctx->unwind = &here;
+    MotStatus status = setjmp(here) ? MOT_ERR_MEMORY : body(ctx, arg);
+    ctx->unwind = outer;
+    return status;
+}
+
+void mot_ctx_defer(MotCtx *ctx, void (*release)(void *), void *handle)
+{
+    mot_vec_push(&ctx->arena, &ctx->deferred, (MotDeferred){release, handle});
+}
+
+static void add_loc(MotText *text, MotLoc loc)
+{
+    if (loc.file)
+        mot_text_printf(text, "%s: ", loc.file);
+    if (loc.place)
+        mot_text_printf(text, "%s: ", loc.place);
+}
+
+static const char *format_args(MotArena *arena, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    char *line = mot_arena_alloc(arena, (size_t)(n < 0 ? 0 : n) + 1);
+    if (n > 0)
+        vsnprintf(line, (size_t)n + 1, format, args);
+    return line;
+}
+
+MotStatus mot_fail(MotCtx *ctx, MotStatus status, MotLoc loc, const char *format, ...)
+{
+    if (ctx->status != MOT_OK)
+        return ctx->status;
+    ctx->status = status;
+    mot_text_init(&ctx->error, &ctx->arena);
+    add_loc(&ctx->error, loc);
+    va_list args;
+    va_start(args, format);
+    mot_text_puts(&ctx->error, format_args(&ctx->arena, format, args));
+    va_end(args);
+    return status;
+}
+
+static void add_line(MotCtx *ctx, const char *prefix, const char *line)
+{
+    if (ctx->status != MOT_OK && ctx->status != MOT_ERR_MEMORY)
+        mot_text_printf(&ctx->error, "\n  %s%s", prefix, line);
+}
+
+void mot_note(MotCtx *ctx, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_line(ctx, "", format_args(&ctx->arena, format, args));
+    va_end(args);
+}
+
+void mot_hint(MotCtx *ctx, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_line(ctx, "hint: ", format_args(&ctx->arena, format, args));
+    va_end(args);
+}
+
+void mot_error_clear(MotCtx *ctx)
+{
+    ctx->status = MOT_OK;
+    mot_text_init(&ctx->error, &ctx->arena);
+}
+
+static void emit(MotCtx *ctx, MotLogLevel level, const char *line)
+{
+    if (ctx->log)
+        ctx->log(ctx->log_self, level, line);
+}
+
+void mot_warn(MotCtx *ctx, MotLoc loc, const char *format, ...)
+{
+    MotText text;
+    mot_text_init(&text, &ctx->arena);
+    add_loc(&text, loc);
+    va_list args;
+    va_start(args, format);
+    mot_text_puts(&text, format_args(&ctx->arena, format, args));
+    va_end(args);
+    emit(ctx, MOT_LOG_WARN, mot_text_get(&text));
+}
+
+void mot_info(MotCtx *ctx, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    emit(ctx, MOT_LOG_INFO, format_args(&ctx->arena, format, args));
+    va_end(args);
+}
+
+const char *mot_intern(MotCtx *ctx, const char *string)
+{
+    return mot_map_intern(&ctx->strings, string, strlen(string));
+}
+
+_Noreturn void mot_bug(const char *file, int line, const char *what)
+{
+    fprintf(stderr, "motley: bug at %s:%d: %s\n", file, line, what);
+    abort();
+}
