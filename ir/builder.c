@@ -41,34 +41,51 @@ static MotStatus check_operands(MotBuilder *b, MotOpKind kind, const MotValue *i
     return MOT_OK;
 }
 
-MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs)
+static MotOp make_op(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs)
 {
-    MotGraph *g = b->graph;
-    MotCtx *ctx = g->ctx;
+    MotCtx *ctx = b->graph->ctx;
     const MotOpInfo *info = mot_op_info(kind);
-    if (ctx->status != MOT_OK || check_operands(b, kind, in, n_in) != MOT_OK)
-        return 0;
-    MotOp op = {.kind = kind,
-                .role = b->role,
-                .fwd = b->fwd,
-                .origin = b->origin,
-                .in = mot_arena_copy(&ctx->arena, in, n_in * sizeof *in),
-                .out = mot_arena_array(&ctx->arena, MotValue, info->n_out),
-                .n_in = n_in,
-                .n_out = info->n_out,
-                .attrs = copy_attrs(ctx, info, attrs)};
-    MotType types[4] = {{0}};
-    if (mot_infer(g, &op, types) != MOT_OK)
-        return 0;
+    return (MotOp){.kind = kind,
+                   .role = b->role,
+                   .fwd = b->fwd,
+                   .origin = b->origin,
+                   .in = mot_arena_copy(&ctx->arena, in, n_in * sizeof *in),
+                   .out = mot_arena_array(&ctx->arena, MotValue, info->n_out),
+                   .n_in = n_in,
+                   .n_out = info->n_out,
+                   .attrs = copy_attrs(ctx, info, attrs)};
+}
+
+static MotOpId append_op(MotGraph *g, MotOp op, const MotType *types)
+{
     MotOpId id = g->ops.n;
     for (uint32_t i = 0; i < op.n_out; i++) {
         op.out[i] = g->values.n;
-        mot_vec_push(&ctx->arena, &g->values,
+        mot_vec_push(&g->ctx->arena, &g->values,
                      (MotValueInfo){.type = types[i], .def = id, .def_index = i});
     }
-    mot_vec_push(&ctx->arena, &g->ops, op);
-    mot_vec_push(&ctx->arena, &g->body, id);
+    mot_vec_push(&g->ctx->arena, &g->ops, op);
+    mot_vec_push(&g->ctx->arena, &g->body, id);
     return id;
+}
+
+MotOpId mot_build_typed(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs,
+                        const MotType *types)
+{
+    if (b->graph->ctx->status != MOT_OK || check_operands(b, kind, in, n_in) != MOT_OK)
+        return 0;
+    return append_op(b->graph, make_op(b, kind, in, n_in, attrs), types);
+}
+
+MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs)
+{
+    if (b->graph->ctx->status != MOT_OK || check_operands(b, kind, in, n_in) != MOT_OK)
+        return 0;
+    MotOp op = make_op(b, kind, in, n_in, attrs);
+    MotType types[MOT_MAX_RESULTS] = {{0}};
+    if (mot_infer(b->graph, &op, types) != MOT_OK)
+        return 0;
+    return append_op(b->graph, op, types);
 }
 
 MotValue mot_result(const MotBuilder *b, MotOpId op, uint32_t i)

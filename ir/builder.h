@@ -22,6 +22,9 @@ MotBuilder mot_builder_make(MotGraph *graph);
  * Returns the op's id, or 0 after a failure.
  */
 MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs);
+/* The same with the result types given, not inferred: types may name symbolic dims (kernels of a Program). */
+MotOpId mot_build_typed(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs,
+                        const MotType *types);
 /* Result i of an op; 0 for op 0. */
 MotValue mot_result(const MotBuilder *b, MotOpId op, uint32_t i);
 

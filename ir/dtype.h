@@ -38,7 +38,7 @@ MotDtype mot_dtype_find(const char *name);
 MotDtype mot_dtype_from_onnx(int64_t data_type);
 int mot_dtype_to_onnx(MotDtype dtype);
 
-enum { MOT_MAX_RANK = 8 };
+enum { MOT_MAX_RANK = 8, MOT_MAX_OPERANDS = 64, MOT_MAX_RESULTS = 4 };
 
 /*
  * A tensor type. A dim >= 0 is a size; a dim < 0 names the graph's symbolic dim -dim - 1 (kernels of a Program whose sizes

@@ -9,7 +9,7 @@
 typedef struct {
     MotGraph *g;
     const MotOp *op;
-    const MotType *in[64];
+    const MotType *in[MOT_MAX_OPERANDS];
     MotType *out;
 } Infer;
 
@@ -331,7 +331,7 @@ static MotStatus infer_composite(Infer *c)
     MotBuilder b = mot_builder_make(scratch);
     b.origin = c->op->origin;
     MotOp op = *c->op;
-    MotValue in[64], results[4] = {0};
+    MotValue in[MOT_MAX_OPERANDS], results[MOT_MAX_RESULTS] = {0};
     for (uint32_t i = 0; i < op.n_in; i++)
         in[i] = op.in[i] ? mot_input(&b, "operand", *c->in[i]) : 0;
     op.in = in;

@@ -21,7 +21,7 @@ cli          | support/ ir/ frontend/ passes/ codegen/ runtime/ include/  |
 
 # The includes of one folder (not of the folders in it): FILE:LINE:#include "x/y.h", or <x/y.h>.
 list_includes() {
-    find "$1" -maxdepth 1 -name '*.[ch]' -exec grep -HnE '^[[:space:]]*#[[:space:]]*include' {} +
+    find "$1" -maxdepth 1 \( -name '*.[ch]' -o -name '*.def' \) -exec grep -HnE '^[[:space:]]*#[[:space:]]*include' {} +
 }
 
 starts_with_one_of() { # NAME PREFIX...

@@ -2,7 +2,7 @@
 # Gets the data of others that tests use, into build/data; what is there already is not fetched again.
 #
 #   onnx-1.22.0/node, onnx-1.12.0/node   ONNX's node tests: the newest operators, and those of opset <= 17
-#   nvrtc/                               libnvrtc.so, which compiles the CUDA text without a GPU; only if the system has none
+#   nvrtc/                               libnvrtc.so, compiles CUDA text without a GPU; only if the system has none
 #
 # What cannot be had is a note, and its tests are skipped; with CI=true it is a failure.
 set -euo pipefail

@@ -1,0 +1,202 @@
+/* The Plan's own rules: shardings from factor choices, integer shares, and the checks that hold for every plan. */
+#include "ir/plan.h"
+
+#include <string.h>
+
+const MotSharding mot_replicated = {.axis = {MOT_REPLICATED, MOT_REPLICATED, MOT_REPLICATED, MOT_REPLICATED}};
+
+bool mot_sharding_equal(MotSharding a, MotSharding b)
+{
+    return memcmp(a.axis, b.axis, sizeof a.axis) == 0 && memcmp(a.units, b.units, sizeof a.units) == 0;
+}
+
+const char *mot_sharding_text(MotArena *arena, MotSharding s, uint32_t n_axes)
+{
+    MotText text;
+    mot_text_init(&text, arena);
+    for (uint32_t a = 0; a < n_axes; a++) {
+        mot_text_puts(&text, a ? " x " : "");
+        if (s.axis[a] >= 0)
+            mot_text_printf(&text, "split %d", s.axis[a]);
+        else
+            mot_text_puts(&text, s.axis[a] == MOT_REPLICATED    ? "replicated"
+                                 : s.axis[a] == MOT_PARTIAL_SUM ? "partial sum"
+                                                                : "partial max");
+    }
+    return mot_text_get(&text);
+}
+
+uint32_t mot_mesh_coordinate(const MotMesh *mesh, uint32_t position, uint32_t axis)
+{
+    for (uint32_t a = mesh->n_axes; a-- > axis + 1;)
+        position /= mesh->axis[a].n;
+    return position % mesh->axis[axis].n;
+}
+
+void mot_share_split(const int64_t *share, uint32_t n, int64_t units, int64_t *out_parts)
+{
+    int64_t total = 0, given = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += share[i];
+    for (uint32_t i = 0; i < n; i++) {
+        out_parts[i] = (int64_t)((__int128)units * share[i] / total);
+        given += out_parts[i];
+    }
+    for (; given < units; given++) {
+        /* The largest remainder units * share - parts * total; every part is at most one above its floor. */
+        uint32_t best = n;
+        __int128 most = -1;
+        for (uint32_t i = 0; i < n; i++) {
+            __int128 rest = (__int128)units * share[i] - (__int128)out_parts[i] * total;
+            if (share[i] > 0 && rest > most) {
+                most = rest;
+                best = i;
+            }
+        }
+        out_parts[best]++;
+    }
+}
+
+MotPlan *mot_plan_new(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster)
+{
+    MotPlan *plan = mot_arena_new(&ctx->arena, MotPlan);
+    plan->ctx = ctx;
+    plan->graph = graph;
+    plan->cluster = cluster;
+    plan->n_micro = 1;
+    plan->ops = mot_arena_array(&ctx->arena, MotOpPlan, graph->ops.n);
+    plan->values = mot_arena_array(&ctx->arena, MotSharding, graph->values.n);
+    plan->devices = mot_arena_array(&ctx->arena, MotDevicePrediction, cluster->devices.n);
+    for (uint32_t i = 0; i < graph->ops.n; i++)
+        memset(plan->ops[i].factor, -1, sizeof plan->ops[i].factor);
+    for (uint32_t i = 0; i < graph->values.n; i++)
+        plan->values[i] = mot_replicated;
+    return plan;
+}
+
+static int8_t find_partial(const MotFactor *f)
+{
+    return f->kind == MOT_FACTOR_MAX ? MOT_PARTIAL_MAX : MOT_PARTIAL_SUM;
+}
+
+void mot_plan_apply_factors(MotPlan *plan, MotOpId id, const MotFactors *factors)
+{
+    const MotOp *op = mot_graph_op(plan->graph, id);
+    for (uint32_t k = 0; k < op->n_out; k++) {
+        MotSharding s = mot_replicated;
+        for (uint32_t a = 0; a < MOT_MAX_AXES; a++) {
+            int8_t choice = plan->ops[id].factor[a];
+            if (choice < 0)
+                continue;
+            const MotFactor *f = &factors->factor[choice];
+            if (f->out_dim[k] >= 0) {
+                s.axis[a] = f->out_dim[k];
+                s.units[a] = f->size;
+            } else if (f->partial[k]) {
+                s.axis[a] = find_partial(f);
+            }
+        }
+        plan->values[op->out[k]] = s;
+    }
+}
+
+MotSharding mot_plan_operand(const MotPlan *plan, MotOpId id, const MotFactors *factors, uint32_t i)
+{
+    MotSharding s = mot_replicated;
+    for (uint32_t a = 0; a < MOT_MAX_AXES; a++) {
+        int8_t choice = plan->ops[id].factor[a];
+        if (choice >= 0 && factors->factor[choice].in_dim[i] >= 0) {
+            s.axis[a] = factors->factor[choice].in_dim[i];
+            s.units[a] = factors->factor[choice].size;
+        }
+    }
+    return s;
+}
+
+/* Violations found; each is a line of the error. */
+typedef struct {
+    const MotPlan *plan;
+    uint32_t n;
+} Checker;
+
+static void complain(Checker *c, const MotOp *op, const char *what)
+{
+    MotCtx *ctx = c->plan->ctx;
+    MotLoc loc = op ? mot_op_loc(c->plan->graph, op) : MOT_NOWHERE;
+    if (c->n++ == 0)
+        mot_fail(ctx, MOT_ERR_INFEASIBLE, loc, "plan: %s", what);
+    else
+        mot_note(ctx, "%s: %s", loc.place ? loc.place : "plan", what);
+}
+
+static void check_mesh(Checker *c, const MotMesh *mesh)
+{
+    uint32_t n = 1;
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        int64_t total = 0;
+        n *= mesh->axis[a].n;
+        for (uint32_t i = 0; i < mesh->axis[a].n; i++) {
+            if (mesh->axis[a].share[i] < 0)
+                complain(c, NULL, "a share is negative");
+            total += mesh->axis[a].share[i];
+        }
+        if (total <= 0)
+            complain(c, NULL, "the shares of an axis are all zero");
+    }
+    if (n != mesh->n_devices)
+        complain(c, NULL, "the axes' lengths do not multiply to the number of devices");
+    for (uint32_t i = 0; i < mesh->n_devices; i++)
+        if (mesh->devices[i] >= c->plan->cluster->devices.n)
+            complain(c, NULL, "the mesh names a device that the cluster lacks");
+}
+
+static void check_op(Checker *c, MotOpId id, const MotFactors *factors)
+{
+    const MotGraph *g = c->plan->graph;
+    const MotOp *op = mot_graph_op(g, id);
+    const MotOpPlan *choice = &c->plan->ops[id];
+    if (choice->stage >= c->plan->stages.n) {
+        complain(c, op, "stage out of range");
+        return;
+    }
+    const MotMesh *mesh = &c->plan->stages.data[choice->stage].mesh;
+    for (uint32_t a = 0; a < MOT_MAX_AXES; a++) {
+        if (choice->factor[a] < 0)
+            continue;
+        if (a >= mesh->n_axes || (uint32_t)choice->factor[a] >= factors->n)
+            complain(c, op, "factor or axis out of range");
+        else if (factors->factor[choice->factor[a]].kind == MOT_FACTOR_WHOLE)
+            complain(c, op, "a factor that can't be split is split");
+    }
+    for (uint32_t k = 0; k < op->n_out; k++)
+        for (uint32_t a = 0; a < mesh->n_axes; a++) {
+            MotSharding s = c->plan->values[op->out[k]];
+            if (s.axis[a] >= mot_graph_type(g, op->out[k])->rank)
+                complain(c, op, "a value is split in a dim that it lacks");
+        }
+}
+
+MotStatus mot_plan_verify(const MotPlan *plan)
+{
+    Checker c = {.plan = plan};
+    if (plan->stages.n == 0)
+        complain(&c, NULL, "no stages");
+    for (uint32_t s = 0; s < plan->stages.n; s++)
+        check_mesh(&c, &plan->stages.data[s].mesh);
+    for (uint32_t i = 0; c.n == 0 && i < plan->graph->body.n; i++) {
+        MotOpId id = plan->graph->body.data[i];
+        MotFactors factors;
+        MOT_TRY(mot_factors(plan->graph, mot_graph_op(plan->graph, id), &factors));
+        check_op(&c, id, &factors);
+        /* The recorded shardings must be what the rules give. */
+        MotPlan derived = *plan;
+        derived.values = mot_arena_copy(&plan->ctx->arena, plan->values,
+                                        plan->graph->values.n * sizeof *plan->values);
+        mot_plan_apply_factors(&derived, id, &factors);
+        const MotOp *op = mot_graph_op(plan->graph, id);
+        for (uint32_t k = 0; k < op->n_out; k++)
+            if (!mot_sharding_equal(derived.values[op->out[k]], plan->values[op->out[k]]))
+                complain(&c, op, "the sharding of a result is not what the factors give");
+    }
+    return plan->ctx->status;
+}

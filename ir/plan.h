@@ -1,0 +1,96 @@
+/*
+ * Plan: a graph, placed. It says for every op which of its factors each mesh axis splits, and so, through the factor rules,
+ * the sharding of every value; the rest (collectives, buffers, kernels) follows in lowering. The planner writes it beside the
+ * graph and never edits the graph. passes/plan makes plans; mot_plan_verify judges them independently of who made them.
+ */
+#ifndef MOTLEY_IR_PLAN_H
+#define MOTLEY_IR_PLAN_H
+
+#include "ir/cluster.h"
+#include "ir/factors.h"
+
+enum { MOT_MAX_AXES = 4 };
+
+/*
+ * What a mesh axis does to a value: a dim >= 0 that it splits, or one of these. A split dim is dealt out in `units` equal
+ * pieces (the size of the factor that split it; a piece is size / units elements), else units is 0.
+ */
+enum { MOT_REPLICATED = -1, MOT_PARTIAL_SUM = -2, MOT_PARTIAL_MAX = -3 };
+typedef struct MotSharding {
+    int8_t axis[MOT_MAX_AXES];
+    int64_t units[MOT_MAX_AXES];
+} MotSharding;
+extern const MotSharding mot_replicated;
+bool mot_sharding_equal(MotSharding a, MotSharding b);
+/* "replicated", "split 0", "partial sum", axes separated by " x ". */
+const char *mot_sharding_text(MotArena *arena, MotSharding s, uint32_t n_axes);
+
+/* One axis of the mesh: a name, its length, and the ratio in which it splits dims (speed for compute, memory for state). */
+typedef struct MotMeshAxis {
+    const char *name;
+    uint32_t n;
+    int64_t *share; /* [n], each >= 0, not all 0 */
+} MotMeshAxis;
+
+typedef struct MotMesh {
+    MotMeshAxis axis[MOT_MAX_AXES];
+    uint32_t n_axes, n_devices;
+    uint32_t *devices; /* [n_devices] row-major over the axes, last fastest: indices into the cluster */
+} MotMesh;
+
+/* The coordinate along `axis` of mesh position `position`. */
+uint32_t mot_mesh_coordinate(const MotMesh *mesh, uint32_t position, uint32_t axis);
+/*
+ * Splits `units` in the ratio share[n] to integers by largest remainder, ties to the lower index: the one rounding that
+ * planner, binding and checkpoints share. A share of 0 gets 0.
+ */
+void mot_share_split(const int64_t *share, uint32_t n, int64_t units, int64_t *out_parts);
+
+typedef struct MotOpPlan {
+    uint32_t stage;
+    int8_t factor[MOT_MAX_AXES]; /* the factor that each axis splits, or -1: every device computes it whole */
+    bool recompute;              /* run again in the backward pass instead of keeping its results */
+} MotOpPlan;
+
+typedef struct MotStage {
+    MotMesh mesh;
+} MotStage;
+
+typedef enum MotSchedule { MOT_SCHEDULE_GPIPE, MOT_SCHEDULE_1F1B } MotSchedule;
+
+typedef struct MotDevicePrediction {
+    double busy, communication; /* seconds a step */
+    double memory;              /* bytes at the peak */
+    double bytes;               /* sent and received a step */
+} MotDevicePrediction;
+
+typedef struct MotPlan {
+    MotCtx *ctx;
+    MotGraph *graph;
+    const MotCluster *cluster;
+    MotVec(MotStage) stages;
+    MotSchedule schedule;
+    uint32_t n_micro;        /* micro-batches a step */
+    MotOpPlan *ops;          /* [graph->ops.n] */
+    MotSharding *values;     /* [graph->values.n]: as the defining op leaves it */
+    MotDevicePrediction *devices; /* [cluster->devices.n] */
+    double time, bound;      /* seconds a step; bound <= time */
+} MotPlan;
+
+MotPlan *mot_plan_new(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster);
+/* Sets plan->values of op's results from the factor choice in plan->ops. `factors` are op's. */
+void mot_plan_apply_factors(MotPlan *plan, MotOpId op, const MotFactors *factors);
+/* The sharding that op needs its operand i in, under its factor choice. */
+MotSharding mot_plan_operand(const MotPlan *plan, MotOpId op, const MotFactors *factors, uint32_t i);
+
+/*
+ * Checks a plan: factors splittable, no two axes on one dim of a value unless nested, assigned values sharded as their
+ * parameter, shares sane, stages in order. Independent of the planner.
+ */
+MOT_CHECKED MotStatus mot_plan_verify(const MotPlan *plan);
+
+/* Text form: the cluster, the graph and a record an op. What is printed parses back to the same. */
+void mot_plan_print(const MotPlan *plan, MotText *text);
+MOT_CHECKED MotStatus mot_plan_parse(MotCtx *ctx, const char *file, const char *text, MotPlan **out_plan);
+
+#endif

@@ -1,0 +1,238 @@
+/* Binding a Program: dims to numbers, buffers to offsets; and the names of its parts. */
+#include "ir/program.h"
+
+#include <string.h>
+
+const char *const mot_buf_kind_names[] = {"scratch", "param", "input", "scalar", "constant"};
+const char *const mot_instr_names[] = {
+    "launch", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "part", "copy", "send", "recv"};
+const char *const mot_section_names[] = {"step", "eval"};
+
+enum { BUFFER_ALIGNMENT = 64 };
+
+static void bind_dims(MotCtx *ctx, const MotProgram *program, MotBinding *binding)
+{
+    for (uint32_t i = 0; i < program->dims.n; i++) {
+        const MotDim *dim = &program->dims.data[i];
+        const MotMeshAxis *axis = &program->mesh.axis[dim->axis];
+        int64_t whole = dim->parent ? binding->size[dim->parent - 1] : dim->size;
+        int64_t *parts = mot_arena_array(&ctx->arena, int64_t, axis->n);
+        uint32_t own = mot_mesh_coordinate(&program->mesh, binding->position, dim->axis);
+        mot_share_split(axis->share, axis->n, whole / dim->granule, parts);
+        for (uint32_t k = 0; k < own; k++)
+            binding->offset[i] += parts[k] * dim->granule;
+        binding->size[i] = parts[own] * dim->granule;
+    }
+}
+
+static MotType bind_type(const MotType *type, const MotBinding *binding)
+{
+    MotType bound = *type;
+    for (int d = 0; d < type->rank; d++)
+        if (type->dims[d] < 0)
+            bound.dims[d] = binding->size[-type->dims[d] - 1];
+    return bound;
+}
+
+/* First and last instruction that touches a buffer; sections never overlap in time, so each has positions of its own. */
+typedef struct {
+    uint32_t first, last;
+    bool is_used;
+} Lifetime;
+
+static void note_use(Lifetime *life, uint32_t position)
+{
+    if (!life->is_used || position < life->first)
+        life->first = position;
+    if (!life->is_used || position > life->last)
+        life->last = position;
+    life->is_used = true;
+}
+
+static Lifetime *find_lifetimes(MotCtx *ctx, const MotProgram *program)
+{
+    Lifetime *life = mot_arena_array(&ctx->arena, Lifetime, program->bufs.n);
+    uint32_t position = 0;
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        for (uint32_t i = 0; i < program->section[s].n; i++, position++)
+            for (uint32_t k = 0; k < program->section[s].data[i].n_bufs; k++)
+                note_use(&life[program->section[s].data[i].bufs[k]], position);
+    /* The host reads outputs after the section. */
+    for (uint32_t i = 0; i < program->outputs.n; i++) {
+        note_use(&life[program->outputs.data[i].buf], program->section[MOT_SECTION_STEP].n);
+        note_use(&life[program->outputs.data[i].eval_buf], position);
+    }
+    return life;
+}
+
+typedef struct {
+    int64_t begin, end;
+    uint32_t last;
+} Placed;
+
+/* The lowest offset at which `bytes` fit among the buffers alive at the same time. Quadratic in those; binding is rare. */
+static int64_t find_room(const Placed *placed, uint32_t n, uint32_t first, int64_t base, int64_t bytes)
+{
+    int64_t at = base;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t i = 0; i < n; i++)
+            if (placed[i].last >= first && at < placed[i].end && placed[i].begin < at + bytes) {
+                at = placed[i].end;
+                moved = true;
+            }
+    }
+    return at;
+}
+
+static int64_t align_up(int64_t bytes)
+{
+    return (bytes + BUFFER_ALIGNMENT - 1) & ~(int64_t)(BUFFER_ALIGNMENT - 1);
+}
+
+static void place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *binding)
+{
+    const Lifetime *life = find_lifetimes(ctx, program);
+    Placed *placed = mot_arena_array(&ctx->arena, Placed, program->bufs.n);
+    uint32_t n = 0, position = 0;
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        for (uint32_t i = 0; i < program->section[s].n; i++, position++) {
+            const MotInstr *ins = &program->section[s].data[i];
+            /* Forget what died, so that the list stays as short as the number of live buffers. */
+            uint32_t kept = 0;
+            for (uint32_t k = 0; k < n; k++)
+                if (placed[k].last >= position)
+                    placed[kept++] = placed[k];
+            n = kept;
+            for (uint32_t k = 0; k < ins->n_bufs; k++) {
+                uint32_t buf = ins->bufs[k];
+                if (program->bufs.data[buf].kind != MOT_BUF_SCRATCH || binding->arena_offset[buf] >= 0)
+                    continue;
+                int64_t bytes = align_up(mot_type_bytes(&binding->types[buf]));
+                int64_t at = find_room(placed, n, life[buf].first, binding->persistent_bytes, bytes);
+                binding->arena_offset[buf] = at;
+                placed[n++] = (Placed){at, at + bytes, life[buf].last};
+                if (at + bytes > binding->arena_bytes)
+                    binding->arena_bytes = at + bytes;
+            }
+        }
+}
+
+MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position, MotBinding *out_binding)
+{
+    MotBinding b = {.position = position,
+                    .size = mot_arena_array(&ctx->arena, int64_t, program->dims.n),
+                    .offset = mot_arena_array(&ctx->arena, int64_t, program->dims.n),
+                    .types = mot_arena_array(&ctx->arena, MotType, program->bufs.n),
+                    .arena_offset = mot_arena_array(&ctx->arena, int64_t, program->bufs.n)};
+    bind_dims(ctx, program, &b);
+    for (uint32_t i = 0; i < program->bufs.n; i++) {
+        const MotBuf *buf = &program->bufs.data[i];
+        b.types[i] = bind_type(&buf->type, &b);
+        b.arena_offset[i] = -1;
+        if (buf->kind == MOT_BUF_SCRATCH)
+            continue;
+        b.arena_offset[i] = b.persistent_bytes;
+        b.persistent_bytes += align_up(mot_type_bytes(&b.types[i]));
+    }
+    b.arena_bytes = b.persistent_bytes;
+    place_scratch(ctx, program, &b);
+    *out_binding = b;
+    return MOT_OK;
+}
+
+/* reshape, broadcast, iota and slice state the dims of their result; a bound kernel states the bound ones. */
+static void bind_dims_attr(MotCtx *ctx, MotOp *op, const MotType *result)
+{
+    for (const MotAttrField *f = mot_op_info(op->kind)->fields; f->name; f++)
+        if (f->kind == MOT_ATTR_INTS && (strcmp(f->name, "dims") == 0 || strcmp(f->name, "size") == 0)) {
+            MotInts *dims = (MotInts *)(void *)((char *)op->attrs + f->offset);
+            dims->data = mot_arena_copy(&ctx->arena, result->dims, (size_t)result->rank * sizeof(int64_t));
+        }
+}
+
+MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32_t kernel, const MotBinding *binding)
+{
+    MotGraph *g = mot_graph_clone(ctx, program->kernels.data[kernel].graph);
+    for (uint32_t v = 1; v < g->values.n; v++)
+        g->values.data[v].type = bind_type(&g->values.data[v].type, binding);
+    for (uint32_t i = 1; i < g->ops.n; i++) {
+        MotOp *op = &g->ops.data[i];
+        if (op->n_out)
+            bind_dims_attr(ctx, op, &g->values.data[op->out[0]].type);
+    }
+    return g;
+}
+
+typedef struct {
+    const MotProgram *program;
+    uint32_t n;
+} Checker;
+
+static void complain(Checker *c, MotSection section, uint32_t i, const char *what)
+{
+    MotCtx *ctx = c->program->ctx;
+    const MotInstr *ins = &c->program->section[section].data[i];
+    const char *place = mot_arena_printf(&ctx->arena, "%s instruction %u (%s)", mot_section_names[section],
+                                         i, mot_instr_names[ins->kind]);
+    if (c->n++ == 0)
+        mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){NULL, place}, "program: %s", what);
+    else
+        mot_note(ctx, "%s: %s", place, what);
+}
+
+static bool is_split_by(const MotProgram *p, const MotBuf *buf, int dim, uint32_t axis)
+{
+    return dim >= 0 && dim < buf->type.rank && buf->type.dims[dim] < 0 &&
+           p->dims.data[-buf->type.dims[dim] - 1].axis == axis;
+}
+
+static void check_shapes(Checker *c, MotSection section, uint32_t i)
+{
+    const MotProgram *p = c->program;
+    const MotInstr *ins = &p->section[section].data[i];
+    const MotBuf *src = &p->bufs.data[ins->bufs[0]], *dst = &p->bufs.data[ins->bufs[ins->n_bufs - 1]];
+    if (ins->kind == MOT_INS_LAUNCH || ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
+        return;
+    if (ins->n_bufs != 2 || !mot_type_equal(&src->global, &dst->global))
+        complain(c, section, i, "source and destination are not the same value");
+    else if (ins->kind != MOT_INS_COPY && ins->axis >= p->mesh.n_axes)
+        complain(c, section, i, "no such mesh axis");
+    else if ((ins->kind == MOT_INS_ALL_REDUCE || ins->kind == MOT_INS_COPY) &&
+             !mot_dims_equal(&src->type, &dst->type))
+        complain(c, section, i, "source and destination differ in shape");
+    else if ((ins->kind == MOT_INS_REDUCE_SCATTER || ins->kind == MOT_INS_PART) &&
+             !is_split_by(p, dst, ins->dim, ins->axis))
+        complain(c, section, i, "the destination is not split along the dim by the axis");
+    else if ((ins->kind == MOT_INS_ALL_GATHER || ins->kind == MOT_INS_ALL_TO_ALL) &&
+             !is_split_by(p, src, ins->dim, ins->axis))
+        complain(c, section, i, "the source is not split along the dim by the axis");
+}
+
+MotStatus mot_program_verify(const MotProgram *program)
+{
+    Checker c = {.program = program};
+    MotArena *arena = &program->ctx->arena;
+    for (int s = 0; s < MOT_N_SECTIONS; s++) {
+        bool *is_written = mot_arena_array(arena, bool, program->bufs.n);
+        bool *is_signalled = mot_arena_array(arena, bool, program->n_events + 1);
+        for (uint32_t i = 0; i < program->section[s].n; i++) {
+            const MotInstr *ins = &program->section[s].data[i];
+            for (uint32_t k = 0; k < ins->n_bufs; k++) {
+                uint32_t buf = ins->bufs[k];
+                bool is_scratch = program->bufs.data[buf].kind == MOT_BUF_SCRATCH;
+                if (k < ins->n_in && is_scratch && !is_written[buf])
+                    complain(&c, (MotSection)s, i, "reads a buffer that nothing wrote");
+                if (k >= ins->n_in)
+                    is_written[buf] = true;
+            }
+            for (uint32_t k = 0; k < ins->wait.n; k++)
+                if (ins->wait.data[k] > program->n_events || !is_signalled[ins->wait.data[k]])
+                    complain(&c, (MotSection)s, i, "waits for an event that nothing before it signals");
+            if (ins->signal)
+                is_signalled[ins->signal] = true;
+            check_shapes(&c, (MotSection)s, i);
+        }
+    }
+    return program->ctx->status;
+}

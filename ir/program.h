@@ -1,0 +1,124 @@
+/*
+ * Program: one instruction list, the same on every rank of a stage's mesh. What differs between ranks is only the binding: the
+ * value of each dim. A dim is split by one mesh axis; sizes, strides, bytes and offsets are evaluated from the dims once a binding,
+ * never in the step.
+ *
+ * Kernels are small graphs whose types may name dims; every backend runs or compiles that graph. Collectives name the dim
+ * along which uneven parts lie. Events order the streams: an instruction starts when all events in `wait` were signalled.
+ */
+#ifndef MOTLEY_IR_PROGRAM_H
+#define MOTLEY_IR_PROGRAM_H
+
+#include "ir/plan.h"
+
+/*
+ * A split dim: the part of `size` that mesh axis `axis` gives this rank, in units of `granule`. With `parent` (an index + 1) the size
+ * is the local size of that dim: two axes split one dim, the outer one first.
+ */
+typedef struct MotDim {
+    const char *name;
+    uint32_t axis, parent;
+    int64_t size, granule;
+} MotDim;
+
+typedef enum MotBufKind {
+    MOT_BUF_SCRATCH, /* lives from its first writer to its last reader */
+    MOT_BUF_PARAM,   /* lives on; gathered into checkpoints (optimizer states too) */
+    MOT_BUF_INPUT,   /* filled by the host before the step */
+    MOT_BUF_SCALAR,  /* lr, step: set by the host before the step */
+    MOT_BUF_CONSTANT
+} MotBufKind;
+extern const char *const mot_buf_kind_names[5];
+
+typedef struct MotBuf {
+    MotBufKind kind;
+    const char *name; /* of the parameter, input or scalar; else NULL */
+    MotType type;     /* local: a dim < 0 is dims[-dim - 1] */
+    MotType global;   /* of the whole value */
+    MotSharding sharding;
+    const MotOp *source; /* param and constant: the op in the plan's graph */
+} MotBuf;
+
+typedef struct MotKernel {
+    const char *name; /* k_<hash of the graph text> */
+    MotGraph *graph;  /* inputs in operand order, outputs in result order; symbols are the program's dims */
+} MotKernel;
+
+typedef enum MotInstrKind {
+    MOT_INS_LAUNCH,         /* kernel; bufs: operands, then results */
+    MOT_INS_ALL_REDUCE,     /* bufs: source, destination; reduction */
+    MOT_INS_REDUCE_SCATTER, /* destination is the own part of `dim` */
+    MOT_INS_ALL_GATHER,     /* source is the own part of `dim` */
+    MOT_INS_ALL_TO_ALL,     /* source is split along `dim`, destination along `dim_out` */
+    MOT_INS_PART,           /* no communication: destination is the own part of source along `dim` */
+    MOT_INS_COPY,           /* destination = source (a new parameter value) */
+    MOT_INS_SEND,           /* to / from mesh position `peer` of another stage */
+    MOT_INS_RECV,
+    MOT_N_INS
+} MotInstrKind;
+extern const char *const mot_instr_names[MOT_N_INS];
+
+typedef enum MotStream { MOT_STREAM_COMPUTE, MOT_STREAM_COMM } MotStream;
+
+typedef struct MotInstr {
+    MotInstrKind kind;
+    MotStream stream;
+    uint32_t kernel;             /* launch */
+    uint32_t *bufs, n_bufs, n_in; /* launch: the first n_in are read */
+    uint32_t axis;               /* collectives: the mesh axis */
+    int dim, dim_out;            /* the dim of the buffer that the axis splits */
+    bool is_max;                 /* reduction: maximum instead of sum */
+    uint32_t peer, micro;
+    MotVec(uint32_t) wait;       /* events */
+    uint32_t signal;             /* event, 0: none */
+    const char *origin;
+    MotRole role;
+} MotInstr;
+
+typedef enum MotSection { MOT_SECTION_STEP, MOT_SECTION_EVAL, MOT_N_SECTIONS } MotSection;
+extern const char *const mot_section_names[MOT_N_SECTIONS];
+
+/* An output of the graph: the buffer that holds it, whole, after the step and after the eval section. */
+typedef struct MotOutput {
+    const char *name;
+    uint32_t buf, eval_buf;
+} MotOutput;
+
+typedef struct MotProgram {
+    MotCtx *ctx;
+    const char *name;
+    MotMesh mesh;
+    MotVec(MotDim) dims;
+    MotVec(MotBuf) bufs;
+    MotVec(MotKernel) kernels;
+    MotVec(MotInstr) section[MOT_N_SECTIONS];
+    MotVec(MotOutput) outputs;
+    uint32_t n_events;
+} MotProgram;
+
+/* The numbers of one rank under one share vector an axis. Everything the walker needs; computed in microseconds to milliseconds. */
+typedef struct MotBinding {
+    uint32_t position;    /* in the mesh */
+    int64_t *size, *offset; /* [dims.n]: local size, offset in the whole dim (in the parent's part for nested dims) */
+    MotType *types;       /* [bufs.n]: concrete local types */
+    int64_t *arena_offset; /* [bufs.n]: bytes into the rank's arena */
+    int64_t arena_bytes, persistent_bytes;
+} MotBinding;
+
+/*
+ * Evaluates the dims for mesh position `position` and lays out the buffers: persistent ones first, then scratch ones reusing memory
+ * by lifetime. The shares are those in program->mesh.
+ */
+MOT_CHECKED MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position, MotBinding *out_binding);
+/* A kernel's graph with its symbolic dims replaced by this binding's sizes. */
+MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32_t kernel, const MotBinding *binding);
+
+/*
+ * Proves before anything starts: buffers written before they are read, collectives on existing axes and dims, shapes of sources and
+ * destinations fit, waits acyclic (an event is signalled before it is waited for in program order), sends and receives matched.
+ */
+MOT_CHECKED MotStatus mot_program_verify(const MotProgram *program);
+
+void mot_program_print(const MotProgram *program, MotText *text);
+
+#endif

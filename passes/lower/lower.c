@@ -1,0 +1,368 @@
+/*
+ * Plan -> Program: ops become kernels over local shapes, differences between a value's sharding and what a user wants become
+ * collectives, assignments become copies into the parameter's buffer. Events between the streams are added at the end.
+ */
+#include "passes/lower/lower.h"
+
+#include "ir/builder.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+/* One buffer that holds a value under some sharding; the forms of a value are chained. */
+typedef struct {
+    MotSharding sharding;
+    uint32_t buf, next; /* next: index + 1 into forms */
+} Form;
+
+typedef struct {
+    MotCtx *ctx;
+    const MotPlan *plan;
+    const MotGraph *g;
+    MotProgram *program;
+    MotSection section;
+    MotVec(Form) forms;
+    uint32_t *first_form; /* [values]: index + 1 */
+    uint32_t *home;       /* [values]: buffer + 1 of parameters, inputs and constants, shared by the sections */
+    MotFactors *factors;  /* [ops] */
+    MotMap kernels;       /* text -> index */
+} Lower;
+
+/* The program's dim for a split, made when first needed. */
+static uint32_t find_dim(Lower *l, uint32_t axis, uint32_t parent, int64_t size, int64_t granule)
+{
+    MotProgram *p = l->program;
+    for (uint32_t i = 0; i < p->dims.n; i++) {
+        const MotDim *d = &p->dims.data[i];
+        if (d->axis == axis && d->parent == parent && d->size == size && d->granule == granule)
+            return i;
+    }
+    MotDim dim = {.name = mot_arena_printf(&l->ctx->arena, "d%u", p->dims.n),
+                  .axis = axis,
+                  .parent = parent,
+                  .size = size,
+                  .granule = granule};
+    mot_vec_push(&l->ctx->arena, &p->dims, dim);
+    return p->dims.n - 1;
+}
+
+static MotType make_local_type(Lower *l, const MotType *global, MotSharding s)
+{
+    MotType type = *global;
+    for (uint32_t a = 0; a < l->program->mesh.n_axes; a++) {
+        int d = s.axis[a];
+        if (d < 0)
+            continue;
+        uint32_t parent = type.dims[d] < 0 ? (uint32_t)-type.dims[d] : 0;
+        int64_t granule = s.units[a] ? global->dims[d] / s.units[a] : 1;
+        type.dims[d] = -(int64_t)find_dim(l, a, parent, global->dims[d], granule) - 1;
+    }
+    return type;
+}
+
+static uint32_t add_buf(Lower *l, MotBufKind kind, MotValue v, MotSharding s)
+{
+    const MotType *global = mot_graph_type(l->g, v);
+    MotBuf buf = {.kind = kind, .type = make_local_type(l, global, s), .global = *global, .sharding = s};
+    mot_vec_push(&l->ctx->arena, &l->program->bufs, buf);
+    return l->program->bufs.n - 1;
+}
+
+static void add_form(Lower *l, MotValue v, MotSharding s, uint32_t buf)
+{
+    mot_vec_push(&l->ctx->arena, &l->forms, (Form){s, buf, l->first_form[v]});
+    l->first_form[v] = l->forms.n;
+}
+
+static MotInstr *add_instr(Lower *l, MotInstrKind kind, const MotOp *op, const uint32_t *bufs, uint32_t n_bufs,
+                           uint32_t n_in)
+{
+    bool is_compute = kind == MOT_INS_LAUNCH || kind == MOT_INS_PART || kind == MOT_INS_COPY;
+    MotInstr ins = {.kind = kind,
+                    .stream = is_compute ? MOT_STREAM_COMPUTE : MOT_STREAM_COMM,
+                    .bufs = mot_arena_copy(&l->ctx->arena, bufs, n_bufs * sizeof *bufs),
+                    .n_bufs = n_bufs,
+                    .n_in = n_in,
+                    .dim = -1,
+                    .dim_out = -1,
+                    .origin = op->origin,
+                    .role = op->role};
+    mot_vec_push(&l->ctx->arena, &l->program->section[l->section], ins);
+    return &l->program->section[l->section].data[l->program->section[l->section].n - 1];
+}
+
+/* The order of conversions: gathers of inner axes first, then reductions, then taking parts, outer axes first. */
+typedef struct {
+    MotInstrKind kind;
+    uint32_t rank; /* in that order */
+} Conversion;
+
+static Conversion choose_conversion(int have, int need, uint32_t axis)
+{
+    if (have >= 0 && need >= 0)
+        return (Conversion){MOT_INS_ALL_TO_ALL, 100};
+    if (have >= 0)
+        return (Conversion){MOT_INS_ALL_GATHER, MOT_MAX_AXES - axis};
+    if (have != MOT_REPLICATED)
+        return need >= 0 ? (Conversion){MOT_INS_REDUCE_SCATTER, 300 + axis}
+                         : (Conversion){MOT_INS_ALL_REDUCE, 200 + axis};
+    return (Conversion){MOT_INS_PART, 300 + axis};
+}
+
+/* The axis whose difference is to be removed next, or -1 when there is none. */
+static int choose_axis(const Lower *l, MotSharding have, MotSharding need)
+{
+    int best = -1;
+    uint32_t best_rank = UINT32_MAX;
+    for (uint32_t a = 0; a < l->program->mesh.n_axes; a++) {
+        if (have.axis[a] == need.axis[a] && have.units[a] == need.units[a])
+            continue;
+        uint32_t rank = choose_conversion(have.axis[a], need.axis[a], a).rank;
+        if (rank < best_rank) {
+            best_rank = rank;
+            best = (int)a;
+        }
+    }
+    return best;
+}
+
+/* The buffer that holds v as `need`, converting from the nearest form there is. */
+static uint32_t get_form(Lower *l, const MotOp *user, MotValue v, MotSharding need)
+{
+    const Form *from = NULL;
+    for (uint32_t i = l->first_form[v]; i; i = l->forms.data[i - 1].next) {
+        from = &l->forms.data[i - 1]; /* the last one is the form that the defining op left */
+        if (mot_sharding_equal(from->sharding, need))
+            return from->buf;
+    }
+    if (!from) {
+        mot_fail(l->ctx, MOT_ERR_INTERNAL, mot_op_loc(l->g, user), "lower: operand %%%u has no buffer", v);
+        return 0;
+    }
+    MotSharding have = from->sharding;
+    uint32_t buf = from->buf;
+    for (int a; (a = choose_axis(l, have, need)) >= 0;) {
+        int from_dim = have.axis[a], to_dim = need.axis[a];
+        Conversion conversion = choose_conversion(from_dim, to_dim, (uint32_t)a);
+        bool is_max = from_dim == MOT_PARTIAL_MAX;
+        have.axis[a] = need.axis[a];
+        have.units[a] = need.units[a];
+        uint32_t out = add_buf(l, MOT_BUF_SCRATCH, v, have);
+        MotInstr *ins = add_instr(l, conversion.kind, user, (uint32_t[]){buf, out}, 2, 1);
+        ins->axis = (uint32_t)a;
+        ins->dim = from_dim >= 0 ? from_dim : to_dim;
+        ins->dim_out = from_dim >= 0 && to_dim >= 0 ? to_dim : -1;
+        ins->is_max = is_max;
+        buf = out;
+        add_form(l, v, have, buf);
+    }
+    return buf;
+}
+
+static bool is_inline(const MotGraph *g, const MotOp *op)
+{
+    return op->kind == MOT_OP_CONSTANT && mot_graph_type(g, op->out[0])->rank == 0;
+}
+
+/* The kernel graph of one op over local types, as a program index. Equal texts share one kernel. */
+static uint32_t add_kernel(Lower *l, const MotOp *op, const uint32_t *bufs)
+{
+    MotGraph *k = mot_graph_make(l->ctx, "kernel");
+    MotBuilder b = mot_builder_make(k);
+    for (uint32_t i = 0; i < l->program->dims.n; i++)
+        mot_vec_push(&l->ctx->arena, &k->symbols, l->program->dims.data[i].name);
+    MotValue in[MOT_MAX_OPERANDS] = {0};
+    uint32_t n_bufs = 0;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        const MotOp *def = mot_graph_def(l->g, op->in[i]);
+        if (!op->in[i])
+            continue;
+        if (is_inline(l->g, def))
+            in[i] = mot_constant(&b, mot_attrs(def, constant)->data);
+        else
+            in[i] = mot_input(&b, mot_arena_printf(&l->ctx->arena, "i%u", i),
+                              l->program->bufs.data[bufs[n_bufs++]].type);
+    }
+    MotType types[MOT_MAX_RESULTS];
+    for (uint32_t i = 0; i < op->n_out; i++)
+        types[i] = l->program->bufs.data[bufs[n_bufs + i]].type;
+    MotOpId id = mot_build_typed(&b, op->kind, in, op->n_in, op->attrs, types);
+    for (uint32_t i = 0; i < op->n_out; i++)
+        mot_output(&b, mot_arena_printf(&l->ctx->arena, "o%u", i), mot_result(&b, id, i));
+
+    MotText text;
+    mot_text_init(&text, &l->ctx->arena);
+    mot_graph_print(k, &text);
+    uint64_t index;
+    if (mot_map_get(&l->kernels, text.data, text.n, &index))
+        return (uint32_t)index;
+    uint64_t hash = XXH3_64bits(text.data, text.n);
+    MotKernel kernel = {mot_arena_printf(&l->ctx->arena, "k_%016llx", (unsigned long long)hash), k};
+    mot_vec_push(&l->ctx->arena, &l->program->kernels, kernel);
+    mot_map_put(&l->kernels, text.data, text.n, l->program->kernels.n - 1);
+    return l->program->kernels.n - 1;
+}
+
+static void lower_launch(Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    uint32_t bufs[MOT_MAX_OPERANDS + MOT_MAX_RESULTS], n = 0;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (op->in[i] && !is_inline(l->g, mot_graph_def(l->g, op->in[i])))
+            bufs[n++] = get_form(l, op, op->in[i], mot_plan_operand(l->plan, id, &l->factors[id], i));
+    uint32_t n_in = n;
+    for (uint32_t i = 0; i < op->n_out; i++)
+        bufs[n++] = add_buf(l, MOT_BUF_SCRATCH, op->out[i], l->plan->values[op->out[i]]);
+    if (l->ctx->status != MOT_OK)
+        return;
+    uint32_t kernel = add_kernel(l, op, bufs);
+    add_instr(l, MOT_INS_LAUNCH, op, bufs, n, n_in)->kernel = kernel;
+    for (uint32_t i = 0; i < op->n_out; i++)
+        add_form(l, op->out[i], l->plan->values[op->out[i]], bufs[n_in + i]);
+}
+
+/* Parameters, inputs and constants live in one buffer for all sections. */
+static void lower_source(Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    MotValue v = op->out[0];
+    if (is_inline(l->g, op))
+        return;
+    if (!l->home[v]) {
+        MotBufKind kind = op->kind == MOT_OP_PARAM      ? MOT_BUF_PARAM
+                          : op->kind == MOT_OP_CONSTANT ? MOT_BUF_CONSTANT
+                                                        : MOT_BUF_INPUT;
+        const char *name = kind == MOT_BUF_PARAM   ? mot_attrs(op, param)->name
+                           : kind == MOT_BUF_INPUT ? mot_attrs(op, input)->name
+                                                   : NULL;
+        if (kind == MOT_BUF_INPUT && name[0] == '@')
+            kind = MOT_BUF_SCALAR;
+        uint32_t buf = add_buf(l, kind, v, l->plan->values[v]);
+        l->program->bufs.data[buf].name = name;
+        l->program->bufs.data[buf].source = op;
+        l->home[v] = buf + 1;
+    }
+    add_form(l, v, l->plan->values[v], l->home[v] - 1);
+}
+
+static void lower_sink(Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    if (op->kind == MOT_OP_OUTPUT) {
+        if (is_inline(l->g, mot_graph_def(l->g, op->in[0]))) {
+            mot_fail(l->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(l->g, op), "the output is a constant");
+            return;
+        }
+        uint32_t buf = get_form(l, op, op->in[0], mot_replicated);
+        if (l->section == MOT_SECTION_STEP)
+            mot_vec_push(&l->ctx->arena, &l->program->outputs,
+                         (MotOutput){mot_attrs(op, output)->name, buf, 0});
+        else
+            for (uint32_t i = 0; i < l->program->outputs.n; i++)
+                if (strcmp(l->program->outputs.data[i].name, mot_attrs(op, output)->name) == 0)
+                    l->program->outputs.data[i].eval_buf = buf;
+        return;
+    }
+    /* assign: the parameter's buffer takes the new value. */
+    MotSharding own = l->plan->values[op->in[0]];
+    uint32_t src = get_form(l, op, op->in[1], own), dst = l->home[op->in[0]] - 1;
+    add_instr(l, MOT_INS_COPY, op, (uint32_t[]){src, dst}, 2, 1);
+}
+
+/* The ops from which a root of this section follows. */
+static bool *find_live(Lower *l)
+{
+    const MotGraph *g = l->g;
+    bool *is_live = mot_arena_array(&l->ctx->arena, bool, g->ops.n);
+    for (uint32_t i = g->body.n; i-- > 0;) {
+        MotOpId id = g->body.data[i];
+        const MotOp *op = mot_graph_op(g, id);
+        bool is_root = mot_op_info(op->kind)->class == MOT_SINK &&
+                       (op->kind == MOT_OP_OUTPUT || l->section == MOT_SECTION_STEP);
+        is_live[id] = is_live[id] || is_root;
+        for (uint32_t k = 0; is_live[id] && k < op->n_in; k++)
+            is_live[g->values.data[op->in[k]].def] = true;
+    }
+    return is_live;
+}
+
+static void lower_section(Lower *l, MotSection section)
+{
+    l->section = section;
+    l->forms.n = 0;
+    memset(l->first_form, 0, l->g->values.n * sizeof *l->first_form);
+    const bool *is_live = find_live(l);
+    for (int assigns = 0; assigns < 2; assigns++)
+        for (uint32_t i = 0; i < l->g->body.n && l->ctx->status == MOT_OK; i++) {
+            MotOpId id = l->g->body.data[i];
+            const MotOp *op = mot_graph_op(l->g, id);
+            MotOpClass class = mot_op_info(op->kind)->class;
+            /* Assignments come last: until then every reader sees the old value. */
+            if (!is_live[id] || (op->kind == MOT_OP_ASSIGN) != (assigns == 1))
+                continue;
+            if (class == MOT_SINK)
+                lower_sink(l, id);
+            else if (op->kind == MOT_OP_INPUT || op->kind == MOT_OP_PARAM || op->kind == MOT_OP_CONSTANT)
+                lower_source(l, id);
+            else
+                lower_launch(l, id);
+        }
+}
+
+/*
+ * Orders the streams: an instruction that touches a buffer last touched on the other stream, and one of the two writes, waits for
+ * that instruction's event.
+ */
+static void add_events(MotProgram *p, MotSection section)
+{
+    MotArena *arena = &p->ctx->arena;
+    uint32_t *last[2]; /* by stream: the last instruction + 1 that touched the buffer */
+    for (int s = 0; s < 2; s++)
+        last[s] = mot_arena_array(arena, uint32_t, p->bufs.n);
+    uint32_t waited[2] = {0, 0}; /* by stream: it has waited for the other up to here */
+    for (uint32_t i = 0; i < p->section[section].n; i++) {
+        MotInstr *ins = &p->section[section].data[i];
+        uint32_t newest = 0;
+        for (uint32_t k = 0; k < ins->n_bufs; k++)
+            if (last[!ins->stream][ins->bufs[k]] > newest)
+                newest = last[!ins->stream][ins->bufs[k]];
+        if (newest > waited[ins->stream]) {
+            MotInstr *before = &p->section[section].data[newest - 1];
+            if (!before->signal)
+                before->signal = ++p->n_events;
+            mot_vec_push(arena, &ins->wait, before->signal);
+            waited[ins->stream] = newest;
+        }
+        for (uint32_t k = 0; k < ins->n_bufs; k++)
+            last[ins->stream][ins->bufs[k]] = i + 1;
+    }
+}
+
+MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram **out_program)
+{
+    if (plan->stages.n != 1)
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "plans of %u stages can't be lowered yet",
+                        plan->stages.n);
+    MotArena *arena = &ctx->arena;
+    const MotGraph *g = plan->graph;
+    MotProgram *program = mot_arena_new(arena, MotProgram);
+    program->ctx = ctx;
+    program->name = mot_arena_printf(arena, "s%u", stage);
+    program->mesh = plan->stages.data[stage].mesh;
+    Lower l = {.ctx = ctx,
+               .plan = plan,
+               .g = g,
+               .program = program,
+               .first_form = mot_arena_array(arena, uint32_t, g->values.n),
+               .home = mot_arena_array(arena, uint32_t, g->values.n),
+               .factors = mot_arena_array(arena, MotFactors, g->ops.n)};
+    mot_map_init(&l.kernels, arena);
+    for (uint32_t i = 0; i < g->body.n; i++)
+        MOT_TRY(mot_factors(g, mot_graph_op(g, g->body.data[i]), &l.factors[g->body.data[i]]));
+    for (int s = 0; s < MOT_N_SECTIONS; s++) {
+        lower_section(&l, (MotSection)s);
+        add_events(program, (MotSection)s);
+    }
+    *out_program = program;
+    return ctx->status;
+}

@@ -1,0 +1,31 @@
+/*
+ * Communication between the ranks of a mesh: collectives with uneven parts as data. `local` executes them over shared memory: every
+ * rank reads its peers' buffers and writes only its own. Reductions add in rank order, so all ranks get the same bytes.
+ */
+#ifndef MOTLEY_RUNTIME_COMM_H
+#define MOTLEY_RUNTIME_COMM_H
+
+#include "runtime/shared.h"
+
+/* One rank's view: the program, the binding of every rank, and who it is. */
+typedef struct MotComm {
+    MotShared *shared;
+    const MotProgram *program;
+    const MotCluster *cluster;
+    const MotBinding *bindings; /* [n_ranks], by mesh position */
+    uint32_t position;
+    uint32_t passed[MOT_MAX_AXES]; /* collectives done, by axis */
+    int64_t wait_ns, moved_bytes;
+} MotComm;
+
+/* Executes one collective (or part, or copy) of the program; returns when this rank's result is there and its source is free. */
+MOT_CHECKED MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins);
+
+/*
+ * Copies between a whole tensor and the part that `binding` gives of buffer `buf`: `to_whole` gathers, else scatters. Nested and
+ * several split dims included. Partial values have no part.
+ */
+void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf, char *whole, char *part,
+                        bool to_whole);
+
+#endif

@@ -1,0 +1,323 @@
+/*
+ * Collectives over shared memory. A collective is two gates: `arrived` (my source is ready) and `left` (I read what I need of yours);
+ * between them a rank reads its peers. Along the split dim a buffer is [outer][part][inner]: uneven parts are counts, not special cases.
+ * All-reduce reduces an even chunk a rank, and then copies the others' chunks.
+ */
+#include "runtime/comm.h"
+
+#include <string.h>
+
+/* The group of one collective: the mesh positions along an axis, in coordinate order. */
+typedef struct {
+    MotComm *comm;
+    const MotInstr *ins;
+    uint32_t member[MOT_MAX_RANKS], n, own;
+} Group;
+
+static Group find_group(MotComm *comm, const MotInstr *ins)
+{
+    const MotMesh *mesh = &comm->program->mesh;
+    Group group = {.comm = comm, .ins = ins, .n = mesh->axis[ins->axis].n};
+    uint32_t stride = 1;
+    for (uint32_t a = mesh->n_axes; a-- > ins->axis + 1;)
+        stride *= mesh->axis[a].n;
+    group.own = mot_mesh_coordinate(mesh, comm->position, ins->axis);
+    for (uint32_t i = 0; i < group.n; i++)
+        group.member[i] = comm->position - group.own * stride + i * stride;
+    return group;
+}
+
+static char *buffer_of(const Group *g, uint32_t i, uint32_t buf)
+{
+    uint32_t position = g->member[i];
+    return g->comm->shared->rank[position].arena + g->comm->bindings[position].arena_offset[buf];
+}
+
+static const MotType *type_of(const Group *g, uint32_t i, uint32_t buf)
+{
+    return &g->comm->bindings[g->member[i]].types[buf];
+}
+
+/* Elements before, in and after a dim. */
+typedef struct {
+    int64_t outer, size, inner;
+} Layout;
+
+static Layout layout_of(const MotType *type, int dim)
+{
+    Layout l = {1, type->dims[dim], 1};
+    for (int d = 0; d < dim; d++)
+        l.outer *= type->dims[d];
+    for (int d = dim + 1; d < type->rank; d++)
+        l.inner *= type->dims[d];
+    return l;
+}
+
+/* Copies `n` of the dim's entries between two buffers that agree outside the dim. */
+static void copy_range(char *dst, Layout to, int64_t to_at, const char *src, Layout from, int64_t from_at, int64_t n,
+                       int64_t bytes)
+{
+    size_t run = (size_t)(n * to.inner * bytes);
+    for (int64_t o = 0; run && o < to.outer; o++)
+        memcpy(dst + (o * to.size + to_at) * to.inner * bytes, src + (o * from.size + from_at) * from.inner * bytes,
+               run);
+}
+
+/* The offset of member i's part along a dim that `buf` has split. */
+static int64_t part_offset(const Group *g, uint32_t i, uint32_t buf, int dim)
+{
+    int64_t symbol = -g->comm->program->bufs.data[buf].type.dims[dim] - 1;
+    return g->comm->bindings[g->member[i]].offset[symbol];
+}
+
+static void all_gather(Group *g)
+{
+    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
+    Layout to = layout_of(type_of(g, g->own, dst), g->ins->dim);
+    int64_t bytes = mot_dtype_bytes(type_of(g, g->own, dst)->dtype);
+    for (uint32_t i = 0; i < g->n; i++) {
+        Layout from = layout_of(type_of(g, i, src), g->ins->dim);
+        copy_range(buffer_of(g, g->own, dst), to, part_offset(g, i, src, g->ins->dim), buffer_of(g, i, src), from, 0,
+                   from.size, bytes);
+    }
+}
+
+/* Source split along dim, destination along dim_out: of every peer's source the own range of dim_out goes to the peer's range of dim. */
+static void all_to_all(Group *g)
+{
+    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
+    const MotType *own = type_of(g, g->own, dst);
+    int dim = g->ins->dim, dim_out = g->ins->dim_out;
+    int64_t bytes = mot_dtype_bytes(own->dtype), at = part_offset(g, g->own, dst, dim_out);
+    int first = dim < dim_out ? dim : dim_out, second = dim < dim_out ? dim_out : dim;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const MotType *theirs = type_of(g, i, src);
+        int64_t their_at = part_offset(g, i, src, dim);
+        /* Walk the first of the two dims; copy ranges of the second. */
+        Layout from1 = layout_of(theirs, first), to1 = layout_of(own, first);
+        int64_t n1 = first == dim ? theirs->dims[dim] : own->dims[dim_out];
+        int64_t n2 = second == dim ? theirs->dims[dim] : own->dims[dim_out];
+        Layout from2 = layout_of(theirs, second), to2 = layout_of(own, second);
+        from2.outer = to2.outer = from2.outer && from1.size ? from2.outer / (from1.outer * from1.size) : 0;
+        for (int64_t o = 0; o < from1.outer; o++)
+            for (int64_t k = 0; k < n1; k++) {
+                int64_t from_row = o * from1.size + k + (first == dim ? 0 : at);
+                int64_t to_row = o * to1.size + k + (first == dim ? their_at : 0);
+                copy_range(buffer_of(g, g->own, dst) + to_row * to1.inner * bytes, to2,
+                           second == dim ? their_at : 0, buffer_of(g, i, src) + from_row * from1.inner * bytes, from2,
+                           second == dim ? 0 : at, n2, bytes);
+            }
+    }
+}
+
+#define REDUCE(T, combine)                                                                         \
+    for (int64_t e = 0; e < n; e++) {                                                              \
+        T a = ((const T *)(const void *)src[0])[e];                                                \
+        for (uint32_t i = 1; i < n_src; i++) {                                                     \
+            T b = ((const T *)(const void *)src[i])[e];                                            \
+            a = combine;                                                                           \
+        }                                                                                          \
+        ((T *)(void *)dst)[e] = a;                                                                 \
+    }
+
+/* dst[e] = src[0][e] (+) src[1][e] (+) ..., in this order. */
+static void reduce_run(char *dst, const char *const *src, uint32_t n_src, int64_t n, MotDtype dtype, bool is_max)
+{
+    switch (dtype) {
+    case MOT_F64:
+        if (is_max)
+            REDUCE(double, a != a || a > b ? a : b)
+        else
+            REDUCE(double, a + b)
+        break;
+    case MOT_I64:
+        if (is_max)
+            REDUCE(int64_t, a > b ? a : b)
+        else
+            REDUCE(int64_t, a + b)
+        break;
+    case MOT_I32:
+        if (is_max)
+            REDUCE(int32_t, a > b ? a : b)
+        else
+            REDUCE(int32_t, a + b)
+        break;
+    default:
+        if (is_max)
+            REDUCE(float, a != a || a > b ? a : b)
+        else
+            REDUCE(float, a + b)
+    }
+}
+
+static void reduce_scatter(Group *g)
+{
+    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
+    Layout from = layout_of(type_of(g, g->own, src), g->ins->dim), to = layout_of(type_of(g, g->own, dst), g->ins->dim);
+    MotDtype dtype = type_of(g, g->own, dst)->dtype;
+    int64_t at = part_offset(g, g->own, dst, g->ins->dim), bytes = mot_dtype_bytes(dtype);
+    const char *rows[MOT_MAX_RANKS];
+    for (int64_t o = 0; o < from.outer; o++) {
+        for (uint32_t i = 0; i < g->n; i++)
+            rows[i] = buffer_of(g, i, src) + (o * from.size + at) * from.inner * bytes;
+        reduce_run(buffer_of(g, g->own, dst) + o * to.size * to.inner * bytes, rows, g->n, to.size * to.inner, dtype,
+                   g->ins->is_max);
+    }
+}
+
+/* Member i's chunk of `n` elements: [chunk(i), chunk(i + 1)). */
+static int64_t chunk(int64_t n, uint32_t i, uint32_t n_members)
+{
+    return n * i / n_members;
+}
+
+static void reduce_chunk(Group *g, int64_t begin, int64_t end)
+{
+    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
+    MotDtype dtype = type_of(g, g->own, dst)->dtype;
+    int64_t bytes = mot_dtype_bytes(dtype);
+    const char *rows[MOT_MAX_RANKS];
+    for (uint32_t i = 0; i < g->n; i++)
+        rows[i] = buffer_of(g, i, src) + begin * bytes;
+    reduce_run(buffer_of(g, g->own, dst) + begin * bytes, rows, g->n, end - begin, dtype, g->ins->is_max);
+}
+
+/* Waits until all members have opened their gate `target` times; counts the time as waiting. */
+static MotStatus wait_all(Group *g, bool is_arrival, uint32_t target)
+{
+    int64_t start = mot_now_ns();
+    for (uint32_t i = 0; i < g->n; i++) {
+        MotRankState *peer = &g->comm->shared->rank[g->member[i]];
+        MotGate *gate = is_arrival ? &peer->arrived[g->ins->axis] : &peer->left[g->ins->axis];
+        MOT_TRY(mot_gate_wait(g->comm->shared, gate, target));
+    }
+    g->comm->wait_ns += mot_now_ns() - start;
+    return MOT_OK;
+}
+
+/* The gates of collective k stand at 2k + 1 (arrived) and 2k + 2 (a second phase). */
+static MotStatus pass_gate(Group *g, uint32_t phase)
+{
+    MotRankState *own = &g->comm->shared->rank[g->comm->position];
+    mot_gate_open(&own->arrived[g->ins->axis]);
+    return wait_all(g, true, 2 * g->comm->passed[g->ins->axis] + phase);
+}
+
+static MotStatus all_reduce(Group *g)
+{
+    enum { SMALL = 4096 };
+    uint32_t dst = g->ins->bufs[1];
+    const MotType *type = type_of(g, g->own, dst);
+    int64_t n = mot_type_elements(type), bytes = mot_dtype_bytes(type->dtype);
+    if (n <= SMALL) {
+        reduce_chunk(g, 0, n);
+        return pass_gate(g, 2);
+    }
+    reduce_chunk(g, chunk(n, g->own, g->n), chunk(n, g->own + 1, g->n));
+    MOT_TRY(pass_gate(g, 2));
+    for (uint32_t i = 0; i < g->n; i++) {
+        int64_t begin = chunk(n, i, g->n), end = chunk(n, i + 1, g->n);
+        if (i != g->own && end > begin)
+            memcpy(buffer_of(g, g->own, dst) + begin * bytes, buffer_of(g, i, dst) + begin * bytes,
+                   (size_t)((end - begin) * bytes));
+    }
+    return MOT_OK;
+}
+
+/* Bytes that this rank receives, for the log and for emulated links. */
+static int64_t received_bytes(const Group *g)
+{
+    int64_t src = mot_type_bytes(type_of(g, g->own, g->ins->bufs[0]));
+    int64_t dst = mot_type_bytes(type_of(g, g->own, g->ins->bufs[1]));
+    switch (g->ins->kind) {
+    case MOT_INS_ALL_REDUCE: return 2 * dst * (g->n - 1) / g->n;
+    case MOT_INS_REDUCE_SCATTER: return dst * (g->n - 1);
+    case MOT_INS_ALL_GATHER: return dst - src;
+    default: return dst;
+    }
+}
+
+/* Delays delivery as the slowest emulated link of the group would. */
+static void emulate_link(const Group *g, int64_t start_ns, int64_t bytes)
+{
+    const MotMesh *mesh = &g->comm->program->mesh;
+    double seconds = 0;
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (i == g->own)
+            continue;
+        MotLink link = mot_cluster_link(g->comm->cluster, mesh->devices[g->member[i]], mesh->devices[g->comm->position]);
+        double s = link.latency + (double)bytes / link.bandwidth;
+        if (link.is_emulated && s > seconds)
+            seconds = s;
+    }
+    if (seconds > 0)
+        mot_sleep_until_ns(start_ns + (int64_t)(seconds * 1e9));
+}
+
+static void take_part(MotComm *comm, const MotInstr *ins)
+{
+    Group g = find_group(comm, ins);
+    uint32_t src = ins->bufs[0], dst = ins->bufs[1];
+    Layout to = layout_of(type_of(&g, g.own, dst), ins->dim);
+    copy_range(buffer_of(&g, g.own, dst), to, 0, buffer_of(&g, g.own, src), layout_of(type_of(&g, g.own, src), ins->dim),
+               part_offset(&g, g.own, dst, ins->dim), to.size, mot_dtype_bytes(type_of(&g, g.own, dst)->dtype));
+}
+
+static void copy_whole(MotComm *comm, const MotInstr *ins)
+{
+    const MotBinding *b = &comm->bindings[comm->position];
+    char *arena = comm->shared->rank[comm->position].arena;
+    memcpy(arena + b->arena_offset[ins->bufs[1]], arena + b->arena_offset[ins->bufs[0]],
+           (size_t)mot_type_bytes(&b->types[ins->bufs[1]]));
+}
+
+MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins)
+{
+    if (ins->kind == MOT_INS_PART || ins->kind == MOT_INS_COPY) {
+        (ins->kind == MOT_INS_PART ? take_part : copy_whole)(comm, ins);
+        return MOT_OK;
+    }
+    Group g = find_group(comm, ins);
+    MOT_TRY(pass_gate(&g, 1));
+    int64_t start = mot_now_ns();
+    bool has_two_phases = ins->kind == MOT_INS_ALL_REDUCE;
+    if (has_two_phases)
+        MOT_TRY(all_reduce(&g));
+    else if (ins->kind == MOT_INS_REDUCE_SCATTER)
+        reduce_scatter(&g);
+    else if (ins->kind == MOT_INS_ALL_GATHER)
+        all_gather(&g);
+    else
+        all_to_all(&g);
+    int64_t bytes = received_bytes(&g);
+    comm->moved_bytes += bytes;
+    emulate_link(&g, start, bytes);
+    if (!has_two_phases)
+        mot_gate_open(&comm->shared->rank[comm->position].arrived[ins->axis]);
+    mot_gate_open(&comm->shared->rank[comm->position].left[ins->axis]);
+    comm->passed[ins->axis]++;
+    return wait_all(&g, false, comm->passed[ins->axis]);
+}
+
+void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf, char *whole, char *part,
+                        bool to_whole)
+{
+    const MotBuf *info = &program->bufs.data[buf];
+    const MotType *local = &binding->types[buf];
+    int64_t bytes = mot_dtype_bytes(local->dtype), n = mot_type_elements(local), offset[MOT_MAX_RANK] = {0};
+    for (int d = 0; d < local->rank; d++)
+        for (uint32_t s = info->type.dims[d] < 0 ? (uint32_t)-info->type.dims[d] : 0; s;
+             s = program->dims.data[s - 1].parent)
+            offset[d] += binding->offset[s - 1];
+    int64_t run = local->rank ? local->dims[local->rank - 1] : 1;
+    for (int64_t e = 0; run && e < n; e += run) {
+        int64_t rest = e, at = 0, stride = 1;
+        for (int d = local->rank; d-- > 0;) {
+            at += (rest % local->dims[d] + offset[d]) * stride;
+            rest /= local->dims[d];
+            stride *= info->global.dims[d];
+        }
+        char *w = whole + at * bytes, *p = part + e * bytes;
+        memcpy(to_whole ? w : p, to_whole ? p : w, (size_t)(run * bytes));
+    }
+}

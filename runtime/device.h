@@ -1,0 +1,25 @@
+/*
+ * Device backends: what runs the kernels of a Program on one rank. A kernel is prepared once a binding and launched in the step.
+ * Backends: `ref` (ir/eval.h, the oracle).
+ */
+#ifndef MOTLEY_RUNTIME_DEVICE_H
+#define MOTLEY_RUNTIME_DEVICE_H
+
+#include "ir/program.h"
+
+typedef struct MotDeviceApi {
+    const char *name;
+    /* Makes the backend's state for a rank with `threads` threads. */
+    MotStatus (*open)(MotCtx *ctx, uint32_t threads, void **out_self);
+    /* Prepares a kernel for launch; what it makes lives in ctx's arena. */
+    MotStatus (*prepare)(void *self, MotCtx *ctx, const MotProgram *program, uint32_t kernel,
+                         const MotBinding *binding, void **out_kernel);
+    /* Runs it: bufs are operands, then results. */
+    MotStatus (*launch)(void *self, void *kernel, void *const *bufs);
+} MotDeviceApi;
+
+extern const MotDeviceApi mot_device_ref;
+/* NULL if there is no backend of that name. */
+const MotDeviceApi *mot_device_find(const char *name);
+
+#endif

@@ -1,0 +1,151 @@
+/*
+ * The walker: the instructions of a section in program order. Kernels run on the device backend, collectives on the communication
+ * backend. All numbers were evaluated at binding: the walk itself neither allocates nor computes sizes.
+ */
+#include "runtime/rank.h"
+
+#include "runtime/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+    MotCtx *ctx;
+    const MotRankArgs *args;
+    const MotDeviceApi *api;
+    void *device;
+    double slow;         /* emulation: sleep (slow - 1) times the CPU time of every kernel */
+    int64_t debt_ns;     /* sleep still owed */
+    MotBinding *bindings; /* of all ranks */
+    void **kernels;
+    void ***buffers[MOT_N_SECTIONS]; /* by instruction: the addresses of its buffers */
+    MotComm comm;
+    MotArenaMark unbound;
+} Rank;
+
+static MotStatus bind(Rank *r)
+{
+    MotArena *arena = &r->ctx->arena;
+    MotProgram *p = r->args->program;
+    const MotShared *shared = r->args->shared;
+    for (uint32_t a = 0; a < p->mesh.n_axes; a++)
+        memcpy(p->mesh.axis[a].share, shared->share[a], p->mesh.axis[a].n * sizeof(int64_t));
+    mot_arena_rewind(arena, r->unbound);
+    r->bindings = mot_arena_array(arena, MotBinding, shared->n_ranks);
+    for (uint32_t i = 0; i < shared->n_ranks; i++)
+        MOT_TRY(mot_program_bind(r->ctx, p, i, &r->bindings[i]));
+    const MotBinding *own = &r->bindings[r->args->position];
+    char *base = shared->rank[r->args->position].arena;
+    r->kernels = mot_arena_array(arena, void *, p->kernels.n);
+    for (uint32_t k = 0; k < p->kernels.n; k++)
+        MOT_TRY(r->api->prepare(r->device, r->ctx, p, k, own, &r->kernels[k]));
+    for (int s = 0; s < MOT_N_SECTIONS; s++) {
+        r->buffers[s] = mot_arena_array(arena, void **, p->section[s].n);
+        for (uint32_t i = 0; i < p->section[s].n; i++) {
+            const MotInstr *ins = &p->section[s].data[i];
+            r->buffers[s][i] = mot_arena_array(arena, void *, ins->n_bufs);
+            for (uint32_t k = 0; k < ins->n_bufs; k++)
+                r->buffers[s][i][k] = base + own->arena_offset[ins->bufs[k]];
+        }
+    }
+    r->comm.bindings = r->bindings;
+    return MOT_OK;
+}
+
+static int64_t thread_cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Pays the emulation's debt in sleeps of at least a millisecond, and all of it before a rank meets its peers. */
+static void pay_debt(Rank *r, bool all)
+{
+    enum { LEAST_NS = 1000000 };
+    if (r->debt_ns < (all ? 1 : LEAST_NS))
+        return;
+    int64_t start = mot_now_ns();
+    mot_sleep_until_ns(start + r->debt_ns);
+    int64_t slept = mot_now_ns() - start;
+    r->args->shared->rank[r->args->position].slow_ns += slept;
+    r->debt_ns -= slept;
+}
+
+static MotStatus run_launch(Rank *r, MotSection section, uint32_t i)
+{
+    const MotInstr *ins = &r->args->program->section[section].data[i];
+    int64_t start = r->slow > 1 ? thread_cpu_ns() : 0;
+    MOT_TRY(r->api->launch(r->device, r->kernels[ins->kernel], r->buffers[section][i]));
+    if (r->slow > 1) {
+        r->debt_ns += (int64_t)((double)(thread_cpu_ns() - start) * (r->slow - 1));
+        pay_debt(r, false);
+    }
+    return MOT_OK;
+}
+
+static MotStatus run_section(Rank *r, MotSection section)
+{
+    MotRankState *state = &r->args->shared->rank[r->args->position];
+    const MotProgram *p = r->args->program;
+    state->kernel_ns = state->comm_ns = state->slow_ns = r->comm.wait_ns = 0;
+    for (uint32_t i = 0; i < p->section[section].n; i++) {
+        const MotInstr *ins = &p->section[section].data[i];
+        atomic_store_explicit(&state->instruction, i, memory_order_relaxed);
+        int64_t start = mot_now_ns();
+        if (ins->kind == MOT_INS_LAUNCH) {
+            MOT_TRY(run_launch(r, section, i));
+            state->kernel_ns += mot_now_ns() - start;
+        } else {
+            pay_debt(r, true);
+            MOT_TRY(mot_comm_exec(&r->comm, ins));
+            state->comm_ns += mot_now_ns() - start;
+        }
+        atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
+    }
+    pay_debt(r, true);
+    state->wait_ns = r->comm.wait_ns;
+    return MOT_OK;
+}
+
+static MotStatus open_device(Rank *r)
+{
+    const MotRankArgs *args = r->args;
+    const MotDevice *device = &args->cluster->devices.data[args->program->mesh.devices[args->position]];
+    const char *name = args->backend ? args->backend : device->backend;
+    r->api = mot_device_find(name);
+    if (!r->api)
+        return mot_fail(r->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "device %s: there is no backend %s", device->name, name);
+    r->slow = device->slow;
+    return r->api->open(r->ctx, device->threads, &r->device);
+}
+
+static MotStatus obey(Rank *r)
+{
+    MotShared *shared = r->args->shared;
+    MotRankState *state = &shared->rank[r->args->position];
+    MOT_TRY(open_device(r));
+    r->unbound = mot_arena_mark(&r->ctx->arena);
+    for (uint32_t n = 1;; n++) {
+        MOT_TRY(mot_gate_wait(shared, &shared->command_count, n));
+        if (shared->command == MOT_CMD_QUIT)
+            return MOT_OK;
+        MOT_TRY(shared->command == MOT_CMD_REBIND ? bind(r) : run_section(r, shared->section));
+        mot_gate_open(&state->finished);
+    }
+}
+
+MotStatus mot_rank_run(MotCtx *ctx, const MotRankArgs *args)
+{
+    Rank r = {.ctx = ctx, .args = args};
+    r.comm = (MotComm){.shared = args->shared,
+                       .program = args->program,
+                       .cluster = args->cluster,
+                       .position = args->position};
+    MotStatus status = obey(&r);
+    MotRankState *state = &args->shared->rank[args->position];
+    state->status = (int)status;
+    snprintf(state->error, sizeof state->error, "%s", mot_text_get(&ctx->error));
+    return status;
+}

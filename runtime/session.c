@@ -1,0 +1,383 @@
+/* The host's side: the shared region, forking, commands, scatter and gather, and naming the rank that died or hangs. */
+#include "runtime/session.h"
+
+#include "runtime/comm.h"
+#include "runtime/rank.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct MotSession {
+    MotCtx *ctx;
+    MotProgram *program;
+    const MotCluster *cluster;
+    MotSessionOpts opts;
+    MotShared *shared;
+    MotBinding *bindings;
+    pid_t pid[MOT_MAX_RANKS];
+    uint32_t n_commands;
+    MotCtx bound; /* holds the bindings; made anew at every binding */
+};
+
+static const char *rank_name(const MotSession *s, uint32_t i)
+{
+    return mot_arena_printf(&s->ctx->arena, "rank %u (device %s)", i,
+                            s->cluster->devices.data[s->program->mesh.devices[i]].name);
+}
+
+/* `step instruction 12 (launch of node "/h.0/attn/MatMul")` */
+static const char *instruction_name(const MotSession *s, uint32_t rank)
+{
+    MotSection section = s->shared->section;
+    uint32_t i = atomic_load(&s->shared->rank[rank].instruction);
+    if (i >= s->program->section[section].n)
+        return "between instructions";
+    const MotInstr *ins = &s->program->section[section].data[i];
+    return mot_arena_printf(&s->ctx->arena, "%s instruction %u (%s of node %s)", mot_section_names[section], i,
+                            mot_instr_names[ins->kind],
+                            ins->origin ? mot_quote(&s->ctx->arena, ins->origin) : "added by the compiler");
+}
+
+static void stop_ranks(MotSession *s)
+{
+    atomic_store(&s->shared->abort, 1);
+    for (uint32_t i = 0; i < s->shared->n_ranks; i++)
+        if (s->pid[i] > 0) {
+            kill(s->pid[i], SIGKILL);
+            waitpid(s->pid[i], NULL, 0);
+            s->pid[i] = 0;
+        }
+}
+
+static MotStatus report_dead(MotSession *s, uint32_t i, int wait_status)
+{
+    const MotRankState *state = &s->shared->rank[i];
+    s->pid[i] = 0;
+    const char *where = instruction_name(s, i);
+    stop_ranks(s);
+    if (state->status != MOT_OK && state->status != MOT_ERR_RANK) {
+        mot_fail(s->ctx, (MotStatus)state->status, MOT_NOWHERE, "%s: %s", rank_name(s, i), state->error);
+        mot_note(s->ctx, "in %s", where);
+        return s->ctx->status;
+    }
+    if (WIFSIGNALED(wait_status))
+        return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s was killed by signal %d (%s) in %s", rank_name(s, i),
+                        WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)), where);
+    return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s ended early in %s", rank_name(s, i), where);
+}
+
+/* Looks for ranks that ended; a rank that failed by itself comes before those that only followed. */
+static MotStatus check_ranks(MotSession *s)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
+            siginfo_t info = {0};
+            if (s->pid[i] <= 0 || waitid(P_PID, (id_t)s->pid[i], &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+                info.si_pid == 0)
+                continue;
+            if (pass == 0 && s->shared->rank[i].status == MOT_ERR_RANK)
+                continue;
+            int status = 0;
+            waitpid(s->pid[i], &status, 0);
+            return report_dead(s, i, status);
+        }
+    return MOT_OK;
+}
+
+/* The rank that the others wait for: the one with the fewest instructions retired, and among those the one not in a collective. */
+static MotStatus report_hang(MotSession *s)
+{
+    uint32_t worst = 0;
+    for (uint32_t i = 1; i < s->shared->n_ranks; i++)
+        if ((int32_t)(atomic_load(&s->shared->rank[i].retired) - atomic_load(&s->shared->rank[worst].retired)) < 0)
+            worst = i;
+    const char *where = instruction_name(s, worst);
+    stop_ranks(s);
+    return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s hangs in %s: no rank has retired an instruction for %.0f s",
+                    rank_name(s, worst), where, s->opts.hang_seconds);
+}
+
+static uint32_t total_retired(const MotSession *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->shared->n_ranks; i++)
+        n += atomic_load(&s->shared->rank[i].retired);
+    return n;
+}
+
+static MotStatus wait_finished(MotSession *s)
+{
+    uint32_t retired = total_retired(s);
+    int64_t progress_ns = mot_now_ns();
+    for (uint32_t i = 0; i < s->shared->n_ranks;) {
+        MotGate *gate = &s->shared->rank[i].finished;
+        uint32_t count = atomic_load_explicit(&gate->count, memory_order_acquire);
+        if (count == s->n_commands) {
+            i++;
+            continue;
+        }
+        mot_gate_pause(gate, count);
+        MOT_TRY(check_ranks(s));
+        if (total_retired(s) != retired) {
+            retired = total_retired(s);
+            progress_ns = mot_now_ns();
+        } else if (s->opts.hang_seconds > 0 && (double)(mot_now_ns() - progress_ns) > s->opts.hang_seconds * 1e9) {
+            return report_hang(s);
+        }
+    }
+    return MOT_OK;
+}
+
+static MotStatus command(MotSession *s, MotCommand what)
+{
+    s->shared->command = what;
+    s->n_commands++;
+    mot_gate_open(&s->shared->command_count);
+    return wait_finished(s);
+}
+
+static MotStatus bind_all(MotSession *s)
+{
+    mot_ctx_deinit(&s->bound);
+    mot_ctx_init(&s->bound);
+    s->bound.unwind = s->ctx->unwind;
+    s->bindings = mot_arena_array(&s->bound.arena, MotBinding, s->shared->n_ranks);
+    for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
+        MOT_TRY(mot_program_bind(&s->bound, s->program, i, &s->bindings[i]));
+        const MotDevice *device = &s->cluster->devices.data[s->program->mesh.devices[i]];
+        if (device->memory > 0 && (double)s->bindings[i].arena_bytes > device->memory) {
+            mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s", rank_name(s, i),
+                     mot_bytes_text(&s->ctx->arena, (double)s->bindings[i].arena_bytes),
+                     mot_bytes_text(&s->ctx->arena, device->memory));
+            mot_hint(s->ctx, "give it a smaller share with --shares, or plan with smaller micro-batches");
+            return s->ctx->status;
+        }
+    }
+    return MOT_OK;
+}
+
+/* The most that a rank can ever need: everything. Address space is reserved, memory comes with use. */
+static MotStatus measure_capacity(MotSession *s, int64_t *out_bytes)
+{
+    MotProgram whole = *s->program;
+    int64_t share[MOT_MAX_RANKS] = {1};
+    for (uint32_t a = 0; a < whole.mesh.n_axes; a++)
+        whole.mesh.axis[a].share = share;
+    MotBinding binding;
+    MOT_TRY(mot_program_bind(s->ctx, &whole, 0, &binding));
+    *out_bytes = (binding.arena_bytes + 4095) / 4096 * 4096;
+    return MOT_OK;
+}
+
+static MotStatus map_shared(MotSession *s)
+{
+    uint32_t n = s->program->mesh.n_devices;
+    int64_t capacity;
+    MOT_TRY(measure_capacity(s, &capacity));
+    size_t header = (sizeof(MotShared) + n * sizeof(MotRankState) + 4095) / 4096 * 4096;
+    size_t bytes = header + n * (size_t)capacity;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "can't map %s for the ranks: %s",
+                        mot_bytes_text(&s->ctx->arena, (double)bytes), strerror(errno));
+    s->shared = p;
+    s->shared->n_ranks = n;
+    s->shared->bytes = bytes;
+    s->shared->spins = n < (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        s->shared->rank[i].arena = (char *)p + header + i * (size_t)capacity;
+        s->shared->rank[i].arena_capacity = capacity;
+    }
+    return MOT_OK;
+}
+
+static MotStatus fork_ranks(MotSession *s)
+{
+    pid_t host = getpid();
+    fflush(NULL);
+    for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            return mot_fail(s->ctx, MOT_ERR_IO, MOT_NOWHERE, "can't start rank %u: %s", i, strerror(errno));
+        if (pid > 0) {
+            s->pid[i] = pid;
+            continue;
+        }
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGINT, SIG_IGN); /* the host finishes the step, then tells the ranks */
+        MotRankArgs args = {s->shared, s->program, s->cluster, s->opts.backend, i};
+        MotStatus status = getppid() == host ? mot_rank_run(s->ctx, &args) : MOT_ERR_RANK;
+        _exit(status == MOT_OK ? 0 : 1);
+    }
+    return MOT_OK;
+}
+
+/* Whole values of constants and of parameters whose data the file holds go to the ranks. */
+static MotStatus write_sources(MotSession *s)
+{
+    for (uint32_t i = 0; i < s->program->bufs.n; i++) {
+        const MotBuf *buf = &s->program->bufs.data[i];
+        const MotTensor *data = buf->kind == MOT_BUF_CONSTANT ? &mot_attrs(buf->source, constant)->data : NULL;
+        for (uint32_t r = 0; data && r < s->shared->n_ranks; r++)
+            mot_comm_copy_part(s->program, &s->bindings[r], i, data->data,
+                               s->shared->rank[r].arena + s->bindings[r].arena_offset[i], false);
+    }
+    return MOT_OK;
+}
+
+MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *cluster, const MotSessionOpts *opts,
+                           MotSession **out_session)
+{
+    if (program->mesh.n_devices > MOT_MAX_RANKS)
+        return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "%u ranks on one machine; the most is %d",
+                        program->mesh.n_devices, MOT_MAX_RANKS);
+    MotSession *s = mot_arena_new(&ctx->arena, MotSession);
+    *s = (MotSession){.ctx = ctx, .program = program, .cluster = cluster, .opts = *opts};
+    MOT_TRY(map_shared(s));
+    for (uint32_t a = 0; a < program->mesh.n_axes; a++)
+        memcpy(s->shared->share[a], program->mesh.axis[a].share, program->mesh.axis[a].n * sizeof(int64_t));
+    mot_ctx_init(&s->bound);
+    MotStatus status = bind_all(s);
+    if (status == MOT_OK)
+        status = fork_ranks(s);
+    if (status == MOT_OK)
+        status = command(s, MOT_CMD_REBIND);
+    if (status == MOT_OK)
+        status = write_sources(s);
+    if (status != MOT_OK)
+        mot_session_close(s);
+    else
+        *out_session = s;
+    return status;
+}
+
+void mot_session_close(MotSession *s)
+{
+    if (!s->shared)
+        return;
+    s->shared->command = MOT_CMD_QUIT;
+    mot_gate_open(&s->shared->command_count);
+    for (uint32_t i = 0; i < s->shared->n_ranks; i++)
+        if (s->pid[i] > 0)
+            waitpid(s->pid[i], NULL, 0);
+    munmap(s->shared, s->shared->bytes);
+    s->shared = NULL;
+    mot_ctx_deinit(&s->bound);
+}
+
+static MotStatus find_buf(MotSession *s, const char *name, const MotType *type, uint32_t *out_buf)
+{
+    for (uint32_t i = 0; i < s->program->bufs.n; i++) {
+        const MotBuf *buf = &s->program->bufs.data[i];
+        if (!buf->name || strcmp(buf->name, name) != 0)
+            continue;
+        *out_buf = i;
+        if (!type || mot_type_equal(type, &buf->global))
+            return MOT_OK;
+        return mot_fail(s->ctx, MOT_ERR_DATA, MOT_NOWHERE, "%s is %s[%s], the model has %s[%s]",
+                        mot_quote(&s->ctx->arena, name), mot_dtype_name(type->dtype),
+                        mot_shape_text(&s->ctx->arena, type->dims, type->rank), mot_dtype_name(buf->global.dtype),
+                        mot_shape_text(&s->ctx->arena, buf->global.dims, buf->global.rank));
+    }
+    return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no input or parameter %s",
+                    mot_quote(&s->ctx->arena, name));
+}
+
+MotStatus mot_session_write(MotSession *s, const char *name, const MotTensor *whole)
+{
+    uint32_t buf;
+    MOT_TRY(find_buf(s, name, &whole->type, &buf));
+    for (uint32_t r = 0; r < s->shared->n_ranks; r++)
+        mot_comm_copy_part(s->program, &s->bindings[r], buf, whole->data,
+                           s->shared->rank[r].arena + s->bindings[r].arena_offset[buf], false);
+    return MOT_OK;
+}
+
+static void gather(MotSession *s, uint32_t buf, char *whole)
+{
+    for (uint32_t r = 0; r < s->shared->n_ranks; r++)
+        mot_comm_copy_part(s->program, &s->bindings[r], buf, whole,
+                           s->shared->rank[r].arena + s->bindings[r].arena_offset[buf], true);
+}
+
+MotStatus mot_session_read(MotSession *s, const char *name, MotTensor *out_whole)
+{
+    uint32_t buf;
+    MOT_TRY(find_buf(s, name, NULL, &buf));
+    out_whole->type = s->program->bufs.data[buf].global;
+    out_whole->data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&out_whole->type));
+    gather(s, buf, out_whole->data);
+    return MOT_OK;
+}
+
+MotStatus mot_session_output(MotSession *s, const char *name, MotSection section, MotTensor *out_value)
+{
+    for (uint32_t i = 0; i < s->program->outputs.n; i++) {
+        const MotOutput *output = &s->program->outputs.data[i];
+        if (strcmp(output->name, name) != 0)
+            continue;
+        uint32_t buf = section == MOT_SECTION_STEP ? output->buf : output->eval_buf;
+        out_value->type = s->program->bufs.data[buf].global;
+        out_value->data = s->shared->rank[0].arena + s->bindings[0].arena_offset[buf];
+        return MOT_OK;
+    }
+    return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no output %s", mot_quote(&s->ctx->arena, name));
+}
+
+MotStatus mot_session_run(MotSession *s, MotSection section)
+{
+    s->shared->section = section;
+    return command(s, MOT_CMD_RUN);
+}
+
+/* Gathers every persistent tensor, binds anew, scatters. The whole state passes through the host once. */
+MotStatus mot_session_reshare(MotSession *s, uint32_t axis, const int64_t *share)
+{
+    const MotProgram *p = s->program;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        if (p->bufs.data[i].kind != MOT_BUF_SCRATCH)
+            bytes += ((size_t)mot_type_bytes(&p->bufs.data[i].global) + 63) & ~(size_t)63;
+    char *store = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (store == MAP_FAILED)
+        return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory to move %s",
+                        mot_bytes_text(&s->ctx->arena, (double)bytes));
+    size_t at = 0;
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        if (p->bufs.data[i].kind != MOT_BUF_SCRATCH) {
+            gather(s, i, store + at);
+            at += ((size_t)mot_type_bytes(&p->bufs.data[i].global) + 63) & ~(size_t)63;
+        }
+    memcpy(p->mesh.axis[axis].share, share, p->mesh.axis[axis].n * sizeof *share);
+    memcpy(s->shared->share[axis], share, p->mesh.axis[axis].n * sizeof *share);
+    MotStatus status = bind_all(s);
+    if (status == MOT_OK)
+        status = command(s, MOT_CMD_REBIND);
+    at = 0;
+    for (uint32_t i = 0; status == MOT_OK && i < p->bufs.n; i++)
+        if (p->bufs.data[i].kind != MOT_BUF_SCRATCH) {
+            for (uint32_t r = 0; r < s->shared->n_ranks; r++)
+                mot_comm_copy_part(p, &s->bindings[r], i, store + at,
+                                   s->shared->rank[r].arena + s->bindings[r].arena_offset[i], false);
+            at += ((size_t)mot_type_bytes(&p->bufs.data[i].global) + 63) & ~(size_t)63;
+        }
+    munmap(store, bytes + 1);
+    return status;
+}
+
+const MotRankState *mot_session_rank(const MotSession *s, uint32_t position)
+{
+    return &s->shared->rank[position];
+}
+
+const MotProgram *mot_session_program(const MotSession *s)
+{
+    return s->program;
+}

@@ -1,0 +1,40 @@
+/*
+ * A session: a Program running on the ranks of one machine. The host (the process that opened it) forks one process a device, writes
+ * inputs and scalars into the ranks' arenas between steps, reads results from there, and watches the ranks.
+ *
+ * Errors: MOT_ERR_RANK when a rank died or hung; the context then names the rank, its instruction and the ONNX node, and the other
+ * ranks have been stopped.
+ */
+#ifndef MOTLEY_RUNTIME_SESSION_H
+#define MOTLEY_RUNTIME_SESSION_H
+
+#include "runtime/shared.h"
+
+typedef struct MotSessionOpts {
+    const char *backend;     /* overrides the devices' own; NULL: theirs */
+    double hang_seconds;     /* no instruction retired for so long: a rank hangs; 0: never */
+} MotSessionOpts;
+
+typedef struct MotSession MotSession;
+
+/* Starts the ranks; parameters get the values of their source op (mot_session_set_param overrides), constants too. */
+MOT_CHECKED MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *cluster,
+                                       const MotSessionOpts *opts, MotSession **out_session);
+/* Ends the ranks and unmaps the region. Safe after a failure. */
+void mot_session_close(MotSession *session);
+
+/* Buffer `name` of kind input, scalar or param: scatters a whole tensor to the ranks / gathers it. Types must be equal. */
+MOT_CHECKED MotStatus mot_session_write(MotSession *session, const char *name, const MotTensor *whole);
+MOT_CHECKED MotStatus mot_session_read(MotSession *session, const char *name, MotTensor *out_whole);
+/* Output `name` after a section: the value on rank 0. */
+MOT_CHECKED MotStatus mot_session_output(MotSession *session, const char *name, MotSection section, MotTensor *out_value);
+/* Runs one section on all ranks and waits for its end. */
+MOT_CHECKED MotStatus mot_session_run(MotSession *session, MotSection section);
+/* Changes the shares of `axis` between two steps; parameters and states move, nothing is compiled. */
+MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t axis, const int64_t *share);
+
+/* What rank `position` measured in the last section. */
+const MotRankState *mot_session_rank(const MotSession *session, uint32_t position);
+const MotProgram *mot_session_program(const MotSession *session);
+
+#endif

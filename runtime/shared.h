@@ -1,0 +1,56 @@
+/*
+ * What the ranks of one machine and their host share: a region mapped before the ranks are forked, so that every address in it means
+ * the same to all. A rank's arena lies in it; `local` communication reads the peers' arenas directly.
+ *
+ * All waiting goes through MotGate: a counter that only grows, a bounded spin, then a futex. Waits end early when `abort` is set.
+ */
+#ifndef MOTLEY_RUNTIME_SHARED_H
+#define MOTLEY_RUNTIME_SHARED_H
+
+#include "ir/program.h"
+
+#include <stdatomic.h>
+
+typedef struct MotGate {
+    _Alignas(64) _Atomic uint32_t count;
+} MotGate;
+
+typedef enum MotCommand { MOT_CMD_NONE, MOT_CMD_RUN, MOT_CMD_REBIND, MOT_CMD_QUIT } MotCommand;
+
+/* One rank's side, written by the rank and read by all. Times are of the last section run, in nanoseconds. */
+typedef struct MotRankState {
+    MotGate finished;             /* commands done */
+    MotGate arrived[MOT_MAX_AXES], left[MOT_MAX_AXES]; /* collectives entered and left, by axis */
+    _Atomic uint32_t instruction; /* position in the section, for whoever asks who hangs */
+    _Atomic uint32_t retired;     /* instructions done since the start */
+    int64_t kernel_ns, comm_ns, wait_ns, slow_ns;
+    int status;                   /* MotStatus of a failed rank */
+    char error[1024];
+    char *arena;
+    int64_t arena_capacity;
+} MotRankState;
+
+typedef struct MotShared {
+    MotGate command_count;        /* commands issued */
+    MotCommand command;
+    MotSection section;
+    int64_t share[MOT_MAX_AXES][64];
+    _Atomic int abort;            /* a rank is gone: all waits end */
+    uint32_t n_ranks, spins;      /* spins before a futex: 0 when ranks outnumber cores */
+    size_t bytes;                 /* of the whole mapping */
+    MotRankState rank[];
+} MotShared;
+
+enum { MOT_MAX_RANKS = 64 };
+
+/* Adds one and wakes the waiters. */
+void mot_gate_open(MotGate *gate);
+/* Waits until count has reached `target`; MOT_ERR_RANK when `shared->abort` was set meanwhile. */
+MOT_CHECKED MotStatus mot_gate_wait(MotShared *shared, MotGate *gate, uint32_t target);
+/* Sleeps until count is no longer `seen`, 50 ms at most. */
+void mot_gate_pause(MotGate *gate, uint32_t seen);
+int64_t mot_now_ns(void);
+/* Sleeps until mot_now_ns() reaches `deadline_ns`. */
+void mot_sleep_until_ns(int64_t deadline_ns);
+
+#endif
