@@ -261,6 +261,8 @@ void mot_lower_slice(MotNode *n)
 
 /* ---- Pad ---- */
 
+#define MAX_PAD ((int64_t)1 << 40)
+
 /* Where element i of a padded axis comes from, for the modes that copy. */
 static int64_t source_index(const char *mode, int64_t i, int64_t size)
 {
@@ -318,8 +320,8 @@ static void build_pad(MotNode *n, MotInts pads, MotInts axis_list, double value)
         int64_t axis = axis_list.data ? axes[i] : i;
         lo[axis] = pads.data[i];
         hi[axis] = pads.data[n_axes + i];
-        if (llabs(lo[axis]) > INT64_MAX / 4 || llabs(hi[axis]) > INT64_MAX / 4)
-            mot_node_fail(n, MOT_ERR_LIMIT, "pads axis %lld by more than 2^61", (long long)axis);
+        if (clamp(lo[axis], -MAX_PAD, MAX_PAD) != lo[axis] || clamp(hi[axis], -MAX_PAD, MAX_PAD) != hi[axis])
+            mot_node_fail(n, MOT_ERR_LIMIT, "pads axis %lld by more than 2^40", (long long)axis);
     }
     MotValue x = mot_node_ok(n) ? cut_negative(n, n->in[0], lo, hi) : 0;
     if (strcmp(mode, "constant") == 0)

@@ -2,6 +2,7 @@
 #include "frontend/import_node.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- The table ---- */

@@ -102,7 +102,7 @@ void mot_lower_cast(MotNode *n)
     MotDtype dtype = mot_dtype_from_onnx(to);
     if (dtype == MOT_NO_DTYPE)
         mot_node_fail(n, MOT_ERR_UNSUPPORTED, "data type %s is not supported",
-                      mot_onnx_data_type_name(n->im->ctx, to));
+                      mot_onnx_dtype_name(&n->im->ctx->arena, to));
     else
         cast_to(n, dtype);
 }

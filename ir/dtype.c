@@ -80,6 +80,15 @@ bool mot_type_equal(const MotType *a, const MotType *b)
     return a->dtype == b->dtype && mot_dims_equal(a, b);
 }
 
+bool mot_type_fits(const MotType *type)
+{
+    int64_t n = 1;
+    for (int i = 0; i < type->rank; i++)
+        if (type->dims[i] > 0 && __builtin_mul_overflow(n, type->dims[i], &n))
+            return false;
+    return n < (int64_t)1 << 62;
+}
+
 int64_t mot_type_elements(const MotType *type)
 {
     int64_t n = 1;

@@ -54,6 +54,8 @@ MotType mot_type_make(MotDtype dtype, int rank, const int64_t *dims);
 MotType mot_type_scalar(MotDtype dtype);
 bool mot_type_equal(const MotType *a, const MotType *b);
 bool mot_dims_equal(const MotType *a, const MotType *b);
+/* Whether the sizes among the dims, zeros counted as ones, multiply to less than 2^62: no product of some of them overflows. */
+bool mot_type_fits(const MotType *type);
 /* Product of the dims (which must all be sizes). Types are verified to stay below 2^62 elements. */
 int64_t mot_type_elements(const MotType *type);
 int64_t mot_type_bytes(const MotType *type);

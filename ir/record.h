@@ -97,11 +97,11 @@ MOT_CHECKED MotStatus mot_records_parse(MotCtx *ctx, const char *file, const cha
 /* One record a line, bodies indented by two. */
 void mot_records_print(const MotRecords *records, MotText *text);
 /*
- * A JSON list of objects with the members results, op, operands, attributes, types and body (those that are not empty).
+ * A JSON list of objects with the members op, results, operands, attributes, types and body (those that are not empty).
  * Values and symbols keep their sigil ("%x", "@h"), words and strings are strings, flags are true, `_` is null, inf and nan
  * are strings.
  */
-void mot_records_print_json(MotCtx *ctx, const MotRecords *records, MotText *text);
+void mot_records_print_json(const MotRecords *records, MotText *text);
 
 /* The attribute of that name, or NULL. */
 const MotTerm *mot_record_attr(const MotRecord *record, const char *name);

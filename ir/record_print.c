@@ -54,6 +54,7 @@ void mot_text_add_type(MotText *text, const MotRecordType *type)
 
 /* ---- Text ---- */
 
+typedef void (*PrintTerm)(MotText *, const MotTerm *);
 static void print_term(MotText *text, const MotTerm *term);
 
 static void print_none(MotText *text, const MotTerm *term)
@@ -103,7 +104,7 @@ static void print_list(MotText *text, const MotTerm *term)
 
 static void print_term(MotText *text, const MotTerm *term)
 {
-    static void (*const printers[MOT_N_TERMS])(MotText *, const MotTerm *) = {
+    static const PrintTerm printers[MOT_N_TERMS] = {
         [MOT_TERM_NONE] = print_none,     [MOT_TERM_VALUE] = print_name,
         [MOT_TERM_SYMBOL] = print_name,   [MOT_TERM_WORD] = print_word,
         [MOT_TERM_STRING] = print_string, [MOT_TERM_INT] = print_int,
@@ -160,121 +161,120 @@ void mot_records_print(const MotRecords *records, MotText *text)
 
 /* ---- JSON ---- */
 
-typedef struct {
-    MotCtx *ctx;
-    MotJson *json;
-} JsonPrinter;
+static void json_term(MotText *text, const MotTerm *term);
 
-static void json_term(JsonPrinter *p, const char *key, const MotTerm *term);
-
-static void json_none(JsonPrinter *p, const char *key, const MotTerm *term)
+static void json_none(MotText *text, const MotTerm *term)
 {
     (void)term;
-    mot_json_null(p->json, key);
+    mot_text_puts(text, "null");
 }
 
-static void json_name(JsonPrinter *p, const char *key, const MotTerm *term)
+static void json_name(MotText *text, const MotTerm *term)
 {
-    mot_json_string(p->json, key,
-                    mot_arena_printf(&p->ctx->arena, "%c%s", term->kind == MOT_TERM_VALUE ? '%' : '@',
-                                     term->text));
+    const char *sigil = term->kind == MOT_TERM_VALUE ? "%" : "@";
+    mot_json_quote(text, mot_arena_printf(text->arena, "%s%s", sigil, term->text));
 }
 
-static void json_text(JsonPrinter *p, const char *key, const MotTerm *term)
+static void json_text(MotText *text, const MotTerm *term)
 {
-    mot_json_string(p->json, key, term->text);
+    mot_json_quote(text, term->text);
 }
 
-static void json_int(JsonPrinter *p, const char *key, const MotTerm *term)
+static void json_float(MotText *text, const MotTerm *term)
 {
-    mot_json_int(p->json, key, term->integer);
+    const char *quote = isfinite(term->number) ? "" : "\"";
+    mot_text_puts(text, quote);
+    mot_text_add_float(text, term->number);
+    mot_text_puts(text, quote);
 }
 
-static void json_float(JsonPrinter *p, const char *key, const MotTerm *term)
+static void json_list(MotText *text, const MotTerm *term)
 {
-    mot_json_float(p->json, key, term->number);
+    mot_text_puts(text, "[");
+    for (uint32_t i = 0; i < term->items.n; i++) {
+        mot_text_puts(text, i ? ", " : "");
+        json_term(text, &term->items.data[i]);
+    }
+    mot_text_puts(text, "]");
 }
 
-static void json_list(JsonPrinter *p, const char *key, const MotTerm *term)
+static void json_term(MotText *text, const MotTerm *term)
 {
-    mot_json_open_list(p->json, key);
-    for (uint32_t i = 0; i < term->items.n; i++)
-        json_term(p, NULL, &term->items.data[i]);
-    mot_json_close(p->json);
-}
-
-static void json_term(JsonPrinter *p, const char *key, const MotTerm *term)
-{
-    static void (*const printers[MOT_N_TERMS])(JsonPrinter *, const char *, const MotTerm *) = {
-        [MOT_TERM_NONE] = json_none,   [MOT_TERM_VALUE] = json_name, [MOT_TERM_SYMBOL] = json_name,
-        [MOT_TERM_WORD] = json_text,   [MOT_TERM_STRING] = json_text, [MOT_TERM_INT] = json_int,
+    static const PrintTerm printers[MOT_N_TERMS] = {
+        [MOT_TERM_NONE] = json_none,   [MOT_TERM_VALUE] = json_name,
+        [MOT_TERM_SYMBOL] = json_name, [MOT_TERM_WORD] = json_text,
+        [MOT_TERM_STRING] = json_text, [MOT_TERM_INT] = print_int,
         [MOT_TERM_FLOAT] = json_float, [MOT_TERM_LIST] = json_list,
     };
-    printers[term->kind](p, key, term);
+    printers[term->kind](text, term);
 }
 
-static void json_terms(JsonPrinter *p, const char *key, MotTerm *terms, uint32_t n)
+static void json_terms(MotText *text, const char *member, MotTerm *terms, uint32_t n)
 {
     MotTerm list = mot_term_list(terms, n);
-    if (n)
-        json_list(p, key, &list);
+    if (n == 0)
+        return;
+    mot_text_printf(text, ", \"%s\": ", member);
+    json_list(text, &list);
 }
 
-static void json_attrs(JsonPrinter *p, const MotRecord *record)
+static void json_attrs(MotText *text, const MotRecord *record)
 {
-    if (!record->attrs.n)
-        return;
-    mot_json_open_object(p->json, "attributes");
     for (uint32_t i = 0; i < record->attrs.n; i++) {
         const MotRecordAttr *attr = &record->attrs.data[i];
+        mot_text_puts(text, i ? ", " : ", \"attributes\": {");
+        mot_json_quote(text, attr->name);
+        mot_text_puts(text, ": ");
         if (attr->value.kind == MOT_TERM_NONE)
-            mot_json_bool(p->json, attr->name, true);
+            mot_text_puts(text, "true");
         else
-            json_term(p, attr->name, &attr->value);
+            json_term(text, &attr->value);
     }
-    mot_json_close(p->json);
+    mot_text_puts(text, record->attrs.n ? "}" : "");
 }
 
-static void json_types(JsonPrinter *p, const MotRecord *record)
+static void json_types(MotText *text, const MotRecord *record)
 {
-    if (!record->types.n)
-        return;
-    mot_json_open_list(p->json, "types");
     for (uint32_t i = 0; i < record->types.n; i++) {
-        MotText text;
-        mot_text_init(&text, &p->ctx->arena);
-        mot_text_add_type(&text, &record->types.data[i]);
-        mot_json_string(p->json, NULL, mot_text_get(&text));
+        mot_text_puts(text, i ? ", \"" : ", \"types\": [\"");
+        mot_text_add_type(text, &record->types.data[i]);
+        mot_text_puts(text, "\"");
     }
-    mot_json_close(p->json);
+    mot_text_puts(text, record->types.n ? "]" : "");
 }
 
-static void json_record(JsonPrinter *p, const char *key, const MotRecord *record);
+static void json_records(MotText *text, const MotRecords *records, int indent);
 
-static void json_records(JsonPrinter *p, const char *key, const MotRecords *records)
+static void json_record(MotText *text, const MotRecord *record, int indent)
 {
-    mot_json_open_list(p->json, key);
-    for (uint32_t i = 0; i < records->n; i++)
-        json_record(p, NULL, &records->data[i]);
-    mot_json_close(p->json);
+    mot_text_puts(text, "{\"op\": ");
+    mot_json_quote(text, record->op);
+    json_terms(text, "results", record->out.data, record->out.n);
+    json_terms(text, "operands", record->in.data, record->in.n);
+    json_attrs(text, record);
+    json_types(text, record);
+    if (record->has_body) {
+        mot_text_puts(text, ", \"body\": ");
+        json_records(text, &record->body, indent);
+    }
+    mot_text_puts(text, "}");
 }
 
-static void json_record(JsonPrinter *p, const char *key, const MotRecord *record)
+/* A record a line. */
+static void json_records(MotText *text, const MotRecords *records, int indent)
 {
-    mot_json_open_object(p->json, key);
-    json_terms(p, "results", record->out.data, record->out.n);
-    mot_json_string(p->json, "op", record->op);
-    json_terms(p, "operands", record->in.data, record->in.n);
-    json_attrs(p, record);
-    json_types(p, record);
-    if (record->has_body)
-        json_records(p, "body", &record->body);
-    mot_json_close(p->json);
+    mot_text_puts(text, "[");
+    for (uint32_t i = 0; i < records->n; i++) {
+        mot_text_printf(text, "%s\n%*s", i ? "," : "", indent + 2, "");
+        json_record(text, &records->data[i], indent + 2);
+    }
+    if (records->n)
+        mot_text_printf(text, "\n%*s", indent, "");
+    mot_text_puts(text, "]");
 }
 
-void mot_records_print_json(MotCtx *ctx, const MotRecords *records, MotText *text)
+void mot_records_print_json(const MotRecords *records, MotText *text)
 {
-    JsonPrinter p = {ctx, mot_json_make(ctx)};
-    json_records(&p, NULL, records);
-    mot_json_print(p.json, text, 1);
+    json_records(text, records, 0);
+    mot_text_puts(text, "\n");
 }

@@ -135,11 +135,16 @@ static MotStatus wait_finished(MotSession *s)
     return MOT_OK;
 }
 
-static MotStatus command(MotSession *s, MotCommand what)
+static void issue(MotSession *s, MotCommand what)
 {
     s->shared->command = what;
     s->n_commands++;
     mot_gate_open(&s->shared->command_count);
+}
+
+static MotStatus command(MotSession *s, MotCommand what)
+{
+    issue(s, what);
     return wait_finished(s);
 }
 
@@ -325,7 +330,8 @@ MotStatus mot_session_output(MotSession *s, const char *name, MotSection section
             continue;
         uint32_t buf = section == MOT_SECTION_STEP ? output->buf : output->eval_buf;
         out_value->type = s->program->bufs.data[buf].global;
-        out_value->data = s->shared->rank[0].arena + s->bindings[0].arena_offset[buf];
+        out_value->data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&out_value->type));
+        gather(s, buf, out_value->data);
         return MOT_OK;
     }
     return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no output %s", mot_quote(&s->ctx->arena, name));
@@ -333,8 +339,19 @@ MotStatus mot_session_output(MotSession *s, const char *name, MotSection section
 
 MotStatus mot_session_run(MotSession *s, MotSection section)
 {
+    mot_session_start(s, section);
+    return mot_session_wait(s);
+}
+
+void mot_session_start(MotSession *s, MotSection section)
+{
     s->shared->section = section;
-    return command(s, MOT_CMD_RUN);
+    issue(s, MOT_CMD_RUN);
+}
+
+MotStatus mot_session_wait(MotSession *s)
+{
+    return wait_finished(s);
 }
 
 /* Gathers every persistent tensor, binds anew, scatters. The whole state passes through the host once. */

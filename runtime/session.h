@@ -26,10 +26,13 @@ void mot_session_close(MotSession *session);
 /* Buffer `name` of kind input, scalar or param: scatters a whole tensor to the ranks / gathers it. Types must be equal. */
 MOT_CHECKED MotStatus mot_session_write(MotSession *session, const char *name, const MotTensor *whole);
 MOT_CHECKED MotStatus mot_session_read(MotSession *session, const char *name, MotTensor *out_whole);
-/* Output `name` after a section: the value on rank 0. */
+/* Output `name` after a section, gathered; a loss is replicated, `gradient:<param>` is split like its parameter. */
 MOT_CHECKED MotStatus mot_session_output(MotSession *session, const char *name, MotSection section, MotTensor *out_value);
 /* Runs one section on all ranks and waits for its end. */
 MOT_CHECKED MotStatus mot_session_run(MotSession *session, MotSection section);
+/* The two halves of mot_session_run: the host may prepare the next batch in between, but not touch the ranks' buffers. */
+void mot_session_start(MotSession *session, MotSection section);
+MOT_CHECKED MotStatus mot_session_wait(MotSession *session);
 /* Changes the shares of `axis` between two steps; parameters and states move, nothing is compiled. */
 MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t axis, const int64_t *share);
 

@@ -38,7 +38,9 @@ static void add_chunk(MotArena *arena, size_t bytes)
         size = LAST_CHUNK;
     if (size < bytes)
         size = bytes;
-    size_t room = arena->limit_bytes ? arena->limit_bytes - arena->used_bytes : SIZE_MAX;
+    size_t room = SIZE_MAX;
+    if (arena->limit_bytes)
+        room = arena->limit_bytes > arena->used_bytes ? arena->limit_bytes - arena->used_bytes : 0;
     if (size > room)
         size = bytes;
     if (size > room)

@@ -91,25 +91,29 @@ MotStatus mot_fail(MotCtx *ctx, MotStatus status, MotLoc loc, const char *format
     return status;
 }
 
-static void add_line(MotCtx *ctx, const char *prefix, const char *line)
+/* Out of memory has a constant text: adding to it would allocate. */
+static bool takes_notes(const MotCtx *ctx)
 {
-    if (ctx->status != MOT_OK && ctx->status != MOT_ERR_MEMORY)
-        mot_text_printf(&ctx->error, "\n  %s%s", prefix, line);
+    return ctx->status != MOT_OK && ctx->status != MOT_ERR_MEMORY;
 }
 
 void mot_note(MotCtx *ctx, const char *format, ...)
 {
+    if (!takes_notes(ctx))
+        return;
     va_list args;
     va_start(args, format);
-    add_line(ctx, "", format_args(&ctx->arena, format, args));
+    mot_text_printf(&ctx->error, "\n  %s", format_args(&ctx->arena, format, args));
     va_end(args);
 }
 
 void mot_hint(MotCtx *ctx, const char *format, ...)
 {
+    if (!takes_notes(ctx))
+        return;
     va_list args;
     va_start(args, format);
-    add_line(ctx, "hint: ", format_args(&ctx->arena, format, args));
+    mot_text_printf(&ctx->error, "\n  hint: %s", format_args(&ctx->arena, format, args));
     va_end(args);
 }
 

@@ -16,7 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where something is wrong: a file and a place in it, such as `node 57 "/h.0/attn/Reshape"` or `line 3`. Each may be NULL. */
+/* Where something is wrong: a file and a place in it, such as `node 57 "/h.0/attn/Reshape"` or
+ * `line 3`. Each may be NULL. */
 typedef struct MotLoc {
     const char *file, *place;
 } MotLoc;

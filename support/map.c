@@ -4,6 +4,11 @@
 #include <string.h>
 #include <xxhash.h>
 
+uint64_t mot_hash(const void *bytes, size_t n)
+{
+    return XXH3_64bits(bytes, n);
+}
+
 void mot_map_init(MotMap *map, MotArena *arena)
 {
     *map = (MotMap){.arena = arena};
@@ -38,7 +43,7 @@ static void grow(MotMap *map)
 
 static MotMapEntry *enter(MotMap *map, const void *key, size_t key_bytes, bool *out_is_new)
 {
-    uint64_t hash = XXH3_64bits(key, key_bytes);
+    uint64_t hash = mot_hash(key, key_bytes);
     if (map->n == map->cap)
         grow(map);
     uint32_t slot = find_slot(map, key, key_bytes, hash);
@@ -63,7 +68,7 @@ bool mot_map_get(const MotMap *map, const void *key, size_t key_bytes, uint64_t 
 {
     if (!map->n)
         return false;
-    uint32_t slot = find_slot(map, key, key_bytes, XXH3_64bits(key, key_bytes));
+    uint32_t slot = find_slot(map, key, key_bytes, mot_hash(key, key_bytes));
     if (!map->slots[slot])
         return false;
     if (out_value)

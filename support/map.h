@@ -22,6 +22,9 @@ typedef struct MotMap {
     uint32_t n, cap, *slots, n_slots;
 } MotMap;
 
+/* The 64-bit hash of bytes (XXH3) that names kernels, caches and checkpoint files. */
+uint64_t mot_hash(const void *bytes, size_t n);
+
 void mot_map_init(MotMap *map, MotArena *arena);
 /* Sets key to value; returns whether the key was there before. */
 bool mot_map_put(MotMap *map, const void *key, size_t key_bytes, uint64_t value);

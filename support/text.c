@@ -25,7 +25,8 @@ static void reserve(MotText *text, size_t more)
 void mot_text_add(MotText *text, const char *bytes, size_t n)
 {
     reserve(text, n);
-    memcpy(text->data + text->n, bytes, n);
+    if (n)
+        memcpy(text->data + text->n, bytes, n);
     text->n += n;
     text->data[text->n] = 0;
 }

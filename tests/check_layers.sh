@@ -9,9 +9,9 @@ rules='
 support      |                                                            | jansson.h libfyaml.h xxhash.h
 ir           | support/                                                   |
 frontend     | support/ ir/                                               | protobuf-c/
-passes/graph | support/ ir/                                               |
-passes/plan  | support/ ir/                                               | metis.h
-passes/lower | support/ ir/                                               |
+passes/graph | support/ ir/ passes/pass.h                                 |
+passes/plan  | support/ ir/ passes/pass.h                                 | metis.h
+passes/lower | support/ ir/ passes/pass.h                                 |
 passes       | support/ ir/ passes/                                       |
 codegen      | support/ ir/                                               | llvm-c/ nvrtc.h
 runtime      | support/ ir/program.h ir/eval.h ir/dtype.h ir/graph.h      | dnnl oneapi/ hwloc

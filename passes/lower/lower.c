@@ -7,7 +7,6 @@
 #include "ir/builder.h"
 
 #include <string.h>
-#include <xxhash.h>
 
 /* One buffer that holds a value under some sharding; the forms of a value are chained. */
 typedef struct {
@@ -196,7 +195,7 @@ static uint32_t add_kernel(Lower *l, const MotOp *op, const uint32_t *bufs)
     uint64_t index;
     if (mot_map_get(&l->kernels, text.data, text.n, &index))
         return (uint32_t)index;
-    uint64_t hash = XXH3_64bits(text.data, text.n);
+    uint64_t hash = mot_hash(text.data, text.n);
     MotKernel kernel = {mot_arena_printf(&l->ctx->arena, "k_%016llx", (unsigned long long)hash), k};
     mot_vec_push(&l->ctx->arena, &l->program->kernels, kernel);
     mot_map_put(&l->kernels, text.data, text.n, l->program->kernels.n - 1);
@@ -245,28 +244,56 @@ static void lower_source(Lower *l, MotOpId id)
     add_form(l, v, l->plan->values[v], l->home[v] - 1);
 }
 
+/* A value that the host reads: under `name`, in the sharding `as`. */
+static void lower_output(Lower *l, const MotOp *op, const char *name, MotValue v, MotSharding as)
+{
+    if (is_inline(l->g, mot_graph_def(l->g, v))) {
+        mot_fail(l->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(l->g, op), "the output is a constant");
+        return;
+    }
+    uint32_t buf = get_form(l, op, v, as);
+    if (l->section == MOT_SECTION_STEP)
+        mot_vec_push(&l->ctx->arena, &l->program->outputs, (MotOutput){name, buf, 0});
+    else
+        for (uint32_t i = 0; i < l->program->outputs.n; i++)
+            if (strcmp(l->program->outputs.data[i].name, name) == 0)
+                l->program->outputs.data[i].eval_buf = buf;
+}
+
 static void lower_sink(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
     if (op->kind == MOT_OP_OUTPUT) {
-        if (is_inline(l->g, mot_graph_def(l->g, op->in[0]))) {
-            mot_fail(l->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(l->g, op), "the output is a constant");
-            return;
-        }
-        uint32_t buf = get_form(l, op, op->in[0], mot_replicated);
-        if (l->section == MOT_SECTION_STEP)
-            mot_vec_push(&l->ctx->arena, &l->program->outputs,
-                         (MotOutput){mot_attrs(op, output)->name, buf, 0});
-        else
-            for (uint32_t i = 0; i < l->program->outputs.n; i++)
-                if (strcmp(l->program->outputs.data[i].name, mot_attrs(op, output)->name) == 0)
-                    l->program->outputs.data[i].eval_buf = buf;
+        lower_output(l, op, mot_attrs(op, output)->name, op->in[0], mot_replicated);
+        return;
+    }
+    const char *name = mot_attrs(mot_graph_def(l->g, op->in[0]), param)->name;
+    MotSharding own = l->plan->values[op->in[0]];
+    if (op->kind == MOT_OP_GRADIENT) {
+        lower_output(l, op, mot_arena_printf(&l->ctx->arena, "gradient:%s", name), op->in[1], own);
         return;
     }
     /* assign: the parameter's buffer takes the new value. */
-    MotSharding own = l->plan->values[op->in[0]];
     uint32_t src = get_form(l, op, op->in[1], own), dst = l->home[op->in[0]] - 1;
     add_instr(l, MOT_INS_COPY, op, (uint32_t[]){src, dst}, 2, 1);
+}
+
+static bool has_assignments(const MotGraph *g)
+{
+    for (uint32_t i = 0; i < g->body.n; i++)
+        if (mot_graph_op(g, g->body.data[i])->kind == MOT_OP_ASSIGN)
+            return true;
+    return false;
+}
+
+/* Gradients are results only where nothing is updated by them (`motley grad`). */
+static bool is_root(const Lower *l, const MotOp *op)
+{
+    if (op->kind == MOT_OP_OUTPUT)
+        return true;
+    if (l->section != MOT_SECTION_STEP || mot_op_info(op->kind)->class != MOT_SINK)
+        return false;
+    return op->kind == MOT_OP_ASSIGN || !has_assignments(l->g);
 }
 
 /* The ops from which a root of this section follows. */
@@ -277,9 +304,7 @@ static bool *find_live(Lower *l)
     for (uint32_t i = g->body.n; i-- > 0;) {
         MotOpId id = g->body.data[i];
         const MotOp *op = mot_graph_op(g, id);
-        bool is_root = mot_op_info(op->kind)->class == MOT_SINK &&
-                       (op->kind == MOT_OP_OUTPUT || l->section == MOT_SECTION_STEP);
-        is_live[id] = is_live[id] || is_root;
+        is_live[id] = is_live[id] || is_root(l, op);
         for (uint32_t k = 0; is_live[id] && k < op->n_in; k++)
             is_live[g->values.data[op->in[k]].def] = true;
     }

@@ -1,0 +1,13 @@
+/* A parameter's value and the tensor in its file: the same elements, dims split into atoms and permuted (attrs.def, param). */
+#ifndef MOTLEY_IR_LAYOUT_H
+#define MOTLEY_IR_LAYOUT_H
+
+#include "ir/graph.h"
+
+/* `type` is that of the value, all dims known. The shape in the file; the value's own for a parameter that no pass has touched. */
+MotType mot_param_file_type(const MotType *type, const MotOp *param);
+/* Copies between a dense tensor in the file's layout and one in the value's. */
+void mot_param_to_file(const MotType *type, const MotOp *param, const void *value, void *out_file);
+void mot_param_from_file(const MotType *type, const MotOp *param, const void *file, void *out_value);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * What a pass is: one function over a graph, exported by its file as one const MotPass. passes/pipeline.c alone decides the
+ * order. Passes tell each other things only through the graph: `output {name="loss"}` is the loss, `gradient` binds a
+ * parameter to its gradient, `assign` to its new value.
+ */
+#ifndef MOTLEY_PASSES_PASS_H
+#define MOTLEY_PASSES_PASS_H
+
+#include "ir/graph.h"
+
+/* --tie A=B: initializer `second` is trained as one with `first`, of which it is a copy, or the transpose (rank 2). */
+typedef struct MotTie {
+    const char *first, *second;
+    bool is_transposed;
+} MotTie;
+
+typedef struct MotGlobs {
+    const char *const *data;
+    uint32_t n;
+} MotGlobs;
+
+/* What the passes of one compilation need beside the graph. A pass whose part is missing fails. */
+typedef struct MotPassOpts {
+    const MotTie *ties; /* tie */
+    uint32_t n_ties;
+    MotGlobs train, freeze;               /* select-trained: by name of the initializer */
+    const struct MotLoss *loss;           /* loss (passes/graph/loss.h) */
+    const struct MotOptimizer *optimizer; /* clip, optimizer (passes/graph/optimizer.h) */
+} MotPassOpts;
+
+typedef struct MotPass {
+    const char *name;
+    const char *summary; /* one line, for `motley help passes` */
+    /* May leave dead ops only if it sets *out_changed; the runner compacts then. */
+    MotStatus (*run)(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *out_changed);
+} MotPass;
+
+extern const MotPass mot_pass_tie, mot_pass_loss, mot_pass_select_trained, mot_pass_autodiff, mot_pass_clip,
+    mot_pass_optimizer, mot_pass_expand;
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * The pipeline: which graph passes there are, in which order, and what happens between them.
+ *
+ *     imported graph
+ *       tie              initializers that hold the same become one parameter
+ *       loss             the model's output becomes a loss                          <- --loss
+ *       select-trained   which parameters train                                     <- --train, --freeze
+ *       autodiff         `gradient` binds every trained parameter to its gradient
+ *       clip             the gradients' global norm, and the bound on it            <- --optimizer
+ *       optimizer        `assign` binds parameters and state to their new values    <- --optimizer
+ *     training graph: planned and lowered
+ *       expand           composites become primitives, for the oracle only
+ *
+ * After a pass that changed the graph: compaction, the verifier (debug builds), the dump, the stop. Linear in ops each.
+ */
+#include "passes/pipeline.h"
+
+#include <string.h>
+
+static const MotPass *const pipeline[] = {
+    &mot_pass_tie,  &mot_pass_loss,      &mot_pass_select_trained, &mot_pass_autodiff,
+    &mot_pass_clip, &mot_pass_optimizer, &mot_pass_expand,
+};
+enum { N_PASSES = sizeof pipeline / sizeof *pipeline };
+
+const MotPass *const *mot_passes_list(uint32_t *out_n)
+{
+    *out_n = N_PASSES;
+    return pipeline;
+}
+
+const MotPass *mot_pass_find(const char *name)
+{
+    for (size_t i = 0; i < N_PASSES; i++)
+        if (strcmp(pipeline[i]->name, name) == 0)
+            return pipeline[i];
+    return NULL;
+}
+
+static bool equals(const char *text, size_t n, const char *prefix, const char *name)
+{
+    size_t n_prefix = strlen(prefix), n_name = strlen(name);
+    return n == n_prefix + n_name && memcmp(text, prefix, n_prefix) == 0 &&
+           memcmp(text + n_prefix, name, n_name) == 0;
+}
+
+/* Whether the comma-separated `list` (may be NULL) has the item prefix + name. */
+static bool lists(const char *list, const char *prefix, const char *name)
+{
+    while (list && *list) {
+        size_t n = strcspn(list, ",");
+        if (equals(list, n, prefix, name))
+            return true;
+        list += n + (list[n] == ',');
+    }
+    return false;
+}
+
+static const char *print(MotCtx *ctx, const MotGraph *g)
+{
+    MotText text;
+    mot_text_init(&text, &ctx->arena);
+    mot_graph_print(g, &text);
+    return mot_text_get(&text);
+}
+
+static MotStatus verify_after(MotCtx *ctx, const MotGraph *g, const MotPass *pass, const MotGraph *last_good)
+{
+    MotStatus status = mot_graph_verify(g);
+    if (status == MOT_OK)
+        return MOT_OK;
+    mot_note(ctx, "pass %s left an invalid graph", pass->name);
+    mot_note(ctx, "the last good graph, GRAPH.mot below, reproduces it: motley opt --passes=%s GRAPH.mot", pass->name);
+    mot_note(ctx, "\n%s", print(ctx, last_good));
+    return status;
+}
+
+static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const MotPass *pass)
+{
+    if (lists(ctx->debug.skip, "", pass->name))
+        return MOT_OK;
+    const MotGraph *last_good = ctx->debug.verify ? mot_graph_clone(ctx, g) : NULL;
+    bool is_changed = false;
+    MotStatus status = pass->run(ctx, g, opts, &is_changed);
+    if (status != MOT_OK) {
+        mot_note(ctx, "in pass %s", pass->name);
+        return status;
+    }
+    if (is_changed)
+        mot_graph_compact(g);
+    if (last_good)
+        MOT_TRY(verify_after(ctx, g, pass, last_good));
+    if (lists(ctx->debug.dump, "after:", pass->name) || lists(ctx->debug.dump, "", "all"))
+        mot_info(ctx, "// after %s\n%s", pass->name, print(ctx, g));
+    if (lists(ctx->debug.stop, "after:", pass->name))
+        return mot_fail(ctx, MOT_STOPPED, MOT_NOWHERE, "stopped after pass %s, as MOTLEY_STOP asks", pass->name);
+    return MOT_OK;
+}
+
+static MotStatus find_pass(MotCtx *ctx, const char *name, size_t *out_index)
+{
+    for (size_t i = 0; i < N_PASSES; i++)
+        if (strcmp(pipeline[i]->name, name) == 0) {
+            *out_index = i;
+            return MOT_OK;
+        }
+    mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no pass %s", mot_quote(&ctx->arena, name));
+    MotText names;
+    mot_text_init(&names, &ctx->arena);
+    for (size_t i = 0; i < N_PASSES; i++)
+        mot_text_printf(&names, "%s%s", i ? ", " : "", pipeline[i]->name);
+    mot_hint(ctx, "the passes are %s", mot_text_get(&names));
+    return ctx->status;
+}
+
+MotStatus mot_passes_run(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const char *first, const char *last)
+{
+    size_t from = 0, to = N_PASSES - 1;
+    if (first)
+        MOT_TRY(find_pass(ctx, first, &from));
+    if (last)
+        MOT_TRY(find_pass(ctx, last, &to));
+    for (size_t i = from; i <= to; i++)
+        MOT_TRY(run_pass(ctx, g, opts, pipeline[i]));
+    return MOT_OK;
+}
+
+MotStatus mot_passes_run_list(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const char *list)
+{
+    while (*list) {
+        size_t n = strcspn(list, ","), index;
+        MOT_TRY(find_pass(ctx, mot_arena_strndup(&ctx->arena, list, n), &index));
+        MOT_TRY(run_pass(ctx, g, opts, pipeline[index]));
+        list += n + (list[n] == ',');
+    }
+    return MOT_OK;
+}

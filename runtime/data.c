@@ -1,0 +1,363 @@
+/* Sources of training data, and the order of samples. */
+#include "runtime/data.h"
+
+#include "runtime/npy.h"
+#include "support/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_FIELDS = 8, VALIDATION_PART = 10 };
+
+struct MotData {
+    MotCtx *ctx;
+    MotDataOpts opts;
+    int64_t n_train, n_valid;     /* samples */
+    int64_t sample_bytes[MAX_FIELDS];
+    MotTensor arrays[MAX_FIELDS]; /* npy */
+    const uint32_t *tokens;       /* language models: all tokens */
+    int64_t n_tokens, window, valid_start;
+    const uint32_t *vocabulary;
+    uint32_t n_vocabulary;
+    uint32_t *order; /* the permutation of epoch `epoch` */
+    int64_t epoch;
+};
+
+/* SplitMix64 (Steele et al. 2014): the state walks, the output is mixed. */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Fisher-Yates from a state that depends on seed and epoch only, so that a resumed run sees the same order. */
+static void shuffle(MotData *d, int64_t epoch)
+{
+    uint64_t state = d->opts.seed * 0x2545f4914f6cdd1du + (uint64_t)epoch;
+    for (int64_t i = 0; i < d->n_train; i++)
+        d->order[i] = (uint32_t)i;
+    for (int64_t i = d->n_train - 1; i > 0; i--) {
+        uint64_t k = (uint64_t)((unsigned __int128)next_random(&state) * (uint64_t)(i + 1) >> 64);
+        uint32_t swap = d->order[i];
+        d->order[i] = d->order[k];
+        d->order[k] = swap;
+    }
+    d->epoch = epoch;
+}
+
+static MotStatus refuse(MotData *d, const char *file, const char *what)
+{
+    return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "%s", what);
+}
+
+/* ---- Language models ---- */
+
+/* One code point of valid UTF-8. */
+static uint32_t decode(const unsigned char **p)
+{
+    uint32_t byte = *(*p)++;
+    if (byte < 0x80)
+        return byte;
+    int more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
+    uint32_t code = byte & (0x3fu >> more);
+    while (more--)
+        code = code << 6 | (*(*p)++ & 0x3f);
+    return code;
+}
+
+static int compare_codes(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The sorted code points of tokens[0, n). */
+static void collect_vocabulary(MotData *d, const uint32_t *codes, int64_t n)
+{
+    uint32_t *sorted = mot_arena_copy(&d->ctx->arena, codes, (size_t)n * sizeof *codes);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_codes);
+    uint32_t kept = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (kept == 0 || sorted[i] != sorted[kept - 1])
+            sorted[kept++] = sorted[i];
+    d->vocabulary = sorted;
+    d->n_vocabulary = kept;
+}
+
+/* Characters outside the vocabulary can only be in the validation part. */
+static MotStatus encode_characters(MotData *d, const char *path, uint32_t *codes, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t *at =
+            bsearch(&codes[i], d->vocabulary, d->n_vocabulary, sizeof *d->vocabulary, compare_codes);
+        if (!at)
+            return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                            "character U+%04X at %lld is in the validation part (the last 10 %%) only", codes[i],
+                            (long long)i);
+        codes[i] = (uint32_t)(at - d->vocabulary);
+    }
+    return MOT_OK;
+}
+
+static MotStatus read_characters(MotData *d, const char *path, const MotFileMap *file)
+{
+    if (!mot_utf8_is_valid((const char *)file->data, file->n))
+        return refuse(d, path, "is not valid UTF-8; use unit=byte");
+    uint32_t *codes = mot_arena_array(&d->ctx->arena, uint32_t, file->n + 1);
+    const unsigned char *p = file->data, *end = p + file->n;
+    while (p < end)
+        codes[d->n_tokens++] = decode(&p);
+    d->valid_start = d->n_tokens - d->n_tokens / VALIDATION_PART;
+    collect_vocabulary(d, codes, d->valid_start);
+    if (d->n_vocabulary > d->opts.n_classes)
+        return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                        "has %u different characters, the model's vocabulary is %lld", d->n_vocabulary,
+                        (long long)d->opts.n_classes);
+    d->tokens = codes;
+    return encode_characters(d, path, codes, d->n_tokens);
+}
+
+static MotStatus read_bytes(MotData *d, const char *path, const MotFileMap *file)
+{
+    if (d->opts.n_classes < 256)
+        return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                        "bytes need a vocabulary of 256, the model's is %lld", (long long)d->opts.n_classes);
+    uint32_t *codes = mot_arena_array(&d->ctx->arena, uint32_t, file->n + 1);
+    for (size_t i = 0; i < file->n; i++)
+        codes[i] = file->data[i];
+    d->tokens = codes;
+    d->n_tokens = (int64_t)file->n;
+    return MOT_OK;
+}
+
+/* uint16 tokens; llm.c's header is 256 int32 that start with 20240520, 1, count. */
+static MotStatus read_tokens(MotData *d, const char *path, const MotFileMap *file)
+{
+    const uint8_t *p = file->data;
+    size_t n = file->n;
+    int32_t head[3] = {0};
+    if (n >= 1024)
+        memcpy(head, p, sizeof head);
+    if (head[0] == 20240520) {
+        if (head[1] != 1 || (size_t)head[2] != (n - 1024) / 2)
+            return refuse(d, path, "has a header that does not fit its length");
+        p += 1024;
+        n -= 1024;
+    }
+    if (n % 2)
+        return refuse(d, path, "has an odd number of bytes; tokens are uint16");
+    d->n_tokens = (int64_t)(n / 2);
+    uint32_t *tokens = mot_arena_array(&d->ctx->arena, uint32_t, d->n_tokens + 1);
+    for (int64_t i = 0; i < d->n_tokens; i++) {
+        uint16_t token;
+        memcpy(&token, p + 2 * i, sizeof token);
+        tokens[i] = token;
+        if (token >= d->opts.n_classes)
+            return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                            "token %u at index %lld is not below the model's vocabulary %lld", token, (long long)i,
+                            (long long)d->opts.n_classes);
+    }
+    d->tokens = tokens;
+    return MOT_OK;
+}
+
+static MotStatus divide_windows(MotData *d, const char *path)
+{
+    int64_t per_batch = mot_type_elements(&d->opts.fields[0].type);
+    d->window = per_batch / d->opts.batch;
+    if (!d->valid_start)
+        d->valid_start = d->n_tokens - d->n_tokens / VALIDATION_PART;
+    d->n_train = d->valid_start > 0 ? (d->valid_start - 1) / d->window : 0;
+    d->n_valid = d->n_tokens - d->valid_start > 0 ? (d->n_tokens - d->valid_start - 1) / d->window : 0;
+    if (d->n_train < d->opts.batch)
+        return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                        "gives %lld training windows of %lld tokens, one batch needs %lld", (long long)d->n_train,
+                        (long long)d->window, (long long)d->opts.batch);
+    return MOT_OK;
+}
+
+static void fill_window(const MotData *d, uint32_t field, int64_t sample, int64_t slot, void *out)
+{
+    const MotDataField *f = &d->opts.fields[field];
+    MotTensor t = {f->type, out};
+    const uint32_t *from = d->tokens + sample * d->window + (f->is_label ? 1 : 0);
+    if (sample >= d->n_train)
+        from = d->tokens + d->valid_start + (sample - d->n_train) * d->window + (f->is_label ? 1 : 0);
+    for (int64_t i = 0; i < d->window; i++)
+        mot_tensor_set_int(&t, slot * d->window + i, from[i]);
+}
+
+/* ---- Arrays ---- */
+
+static MotStatus check_labels(MotData *d, const MotDataField *field, const MotTensor *array, const char *path)
+{
+    int64_t n = mot_type_elements(&array->type);
+    for (int64_t i = 0; field->is_label && mot_dtype_class(array->type.dtype) == MOT_CLASS_INT && i < n; i++) {
+        int64_t label = mot_tensor_get_int(array, i);
+        if (label >= d->opts.n_classes || label < -100)
+            return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                            "label %lld at index %lld is not below the number of classes %lld", (long long)label,
+                            (long long)i, (long long)d->opts.n_classes);
+    }
+    return MOT_OK;
+}
+
+static MotStatus convert(MotData *d, const MotDataField *field, MotTensor *array, const char *path)
+{
+    MotDtype want = field->type.dtype, have = array->type.dtype;
+    bool is_widening = mot_dtype_class(want) == MOT_CLASS_INT && mot_dtype_class(have) == MOT_CLASS_INT && field->is_label;
+    bool is_cast = want == MOT_F32 && have == MOT_F64 && d->opts.cast;
+    if (want == have)
+        return MOT_OK;
+    if (!is_widening && !is_cast) {
+        mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL}, "is %s, input %s is %s", mot_dtype_name(have),
+                 mot_quote(&d->ctx->arena, field->input), mot_dtype_name(want));
+        if (have == MOT_F64)
+            mot_hint(d->ctx, "--cast converts float64 to float32");
+        return d->ctx->status;
+    }
+    MotTensor to = {array->type, NULL};
+    to.type.dtype = want;
+    int64_t n = mot_type_elements(&to.type);
+    to.data = mot_arena_alloc(&d->ctx->arena, (size_t)mot_type_bytes(&to.type));
+    for (int64_t i = 0; i < n; i++)
+        is_cast ? mot_tensor_set(&to, i, mot_tensor_get(array, i))
+                : mot_tensor_set_int(&to, i, mot_tensor_get_int(array, i));
+    *array = to;
+    return MOT_OK;
+}
+
+static MotStatus add_array(MotData *d, uint32_t k, const char *path)
+{
+    const MotDataField *field = &d->opts.fields[k];
+    MotTensor array;
+    MOT_TRY(mot_npy_read(d->ctx, path, &array));
+    MOT_TRY(check_labels(d, field, &array, path));
+    MOT_TRY(convert(d, field, &array, path));
+    bool fits = array.type.rank == field->type.rank && array.type.rank > 0;
+    for (int i = 1; fits && i < array.type.rank; i++)
+        fits = array.type.dims[i] == field->type.dims[i];
+    if (!fits || array.type.dims[0] < d->opts.batch)
+        return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL}, "is [%s]; input %s takes batches [%s]",
+                        mot_shape_text(&d->ctx->arena, array.type.dims, array.type.rank),
+                        mot_quote(&d->ctx->arena, field->input),
+                        mot_shape_text(&d->ctx->arena, field->type.dims, field->type.rank));
+    if (d->arrays[0].data && d->n_train + d->n_valid != array.type.dims[0])
+        return refuse(d, path, "has another number of rows than the array before it");
+    d->arrays[k] = array;
+    d->sample_bytes[k] = mot_type_bytes(&array.type) / array.type.dims[0];
+    d->n_valid = array.type.dims[0] / VALIDATION_PART;
+    d->n_train = array.type.dims[0] - d->n_valid;
+    return MOT_OK;
+}
+
+/* `IN=X.npy,labels=Y.npy`: every field of the graph needs its file. */
+static MotStatus open_arrays(MotData *d, const char *list)
+{
+    for (uint32_t k = 0; k < d->opts.n_fields; k++) {
+        const char *name = d->opts.fields[k].input, *path = NULL;
+        size_t n = strlen(name);
+        for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+            if (strncmp(p, name, n) == 0 && p[n] == '=')
+                path = mot_arena_strndup(&d->ctx->arena, p + n + 1, strcspn(p + n + 1, ","));
+        if (!path)
+            return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data npy: no file for %s; add %s=FILE.npy",
+                            mot_quote(&d->ctx->arena, name), name);
+        MOT_TRY(add_array(d, k, path));
+    }
+    return MOT_OK;
+}
+
+/* ---- Common ---- */
+
+static MotStatus open_text(MotData *d, const char *kind, const char *rest)
+{
+    size_t n = strcspn(rest, ",");
+    const char *path = mot_arena_strndup(&d->ctx->arena, rest, n), *option = rest[n] ? rest + n + 1 : "unit=char";
+    const MotFileMap *file;
+    MOT_TRY(mot_file_map(d->ctx, path, &file));
+    if (d->opts.n_fields != 2)
+        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data %s needs a model with one input of tokens", kind);
+    if (strcmp(kind, "tokens") == 0)
+        MOT_TRY(read_tokens(d, path, file));
+    else if (strcmp(option, "unit=char") == 0)
+        MOT_TRY(read_characters(d, path, file));
+    else if (strcmp(option, "unit=byte") == 0)
+        MOT_TRY(read_bytes(d, path, file));
+    else
+        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data: %s is not unit=char or unit=byte",
+                        mot_quote(&d->ctx->arena, option));
+    return divide_windows(d, path);
+}
+
+MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts, MotData **out_data)
+{
+    MotData *d = mot_arena_new(&ctx->arena, MotData);
+    *d = (MotData){.ctx = ctx, .opts = *opts, .epoch = -1};
+    size_t n = strcspn(spec, ":");
+    const char *kind = mot_arena_strndup(&ctx->arena, spec, n), *rest = spec[n] ? spec + n + 1 : "";
+    if (opts->n_fields > MAX_FIELDS)
+        return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "more than %d inputs", MAX_FIELDS);
+    if (strcmp(kind, "text") == 0 || strcmp(kind, "tokens") == 0)
+        MOT_TRY(open_text(d, kind, rest));
+    else if (strcmp(kind, "npy") == 0)
+        MOT_TRY(open_arrays(d, rest));
+    else
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "--data %s: the kinds are text:FILE, tokens:FILE and npy:INPUT=FILE,...", mot_quote(&ctx->arena, spec));
+    if (d->n_train < opts->batch)
+        return mot_fail(ctx, MOT_ERR_DATA, MOT_NOWHERE, "%lld training samples are less than one batch of %lld",
+                        (long long)d->n_train, (long long)opts->batch);
+    d->order = mot_arena_array(&ctx->arena, uint32_t, d->n_train);
+    *out_data = d;
+    return MOT_OK;
+}
+
+int64_t mot_data_steps_per_epoch(const MotData *d)
+{
+    return d->n_train / d->opts.batch;
+}
+
+int64_t mot_data_validation_batches(const MotData *d)
+{
+    return d->n_valid / d->opts.batch;
+}
+
+static void fill(MotData *d, int64_t sample, int64_t slot, void *const *out_fields)
+{
+    for (uint32_t k = 0; k < d->opts.n_fields; k++)
+        if (d->tokens)
+            fill_window(d, k, sample, slot, out_fields[k]);
+        else
+            memcpy((char *)out_fields[k] + slot * d->sample_bytes[k],
+                   (const char *)d->arrays[k].data + sample * d->sample_bytes[k], (size_t)d->sample_bytes[k]);
+}
+
+void mot_data_batch(MotData *d, int64_t step, void *const *out_fields)
+{
+    int64_t epoch = step / mot_data_steps_per_epoch(d), index = step % mot_data_steps_per_epoch(d);
+    if (epoch != d->epoch)
+        shuffle(d, epoch);
+    for (int64_t i = 0; i < d->opts.batch; i++)
+        fill(d, d->order[index * d->opts.batch + i], i, out_fields);
+}
+
+void mot_data_validation_batch(MotData *d, int64_t index, void *const *out_fields)
+{
+    for (int64_t i = 0; i < d->opts.batch; i++)
+        fill(d, d->n_train + index * d->opts.batch + i, i, out_fields);
+}
+
+const uint32_t *mot_data_vocabulary(const MotData *d, uint32_t *out_n)
+{
+    *out_n = d->n_vocabulary;
+    return d->vocabulary;
+}
+
+const char *mot_data_text(const MotData *d, MotArena *arena)
+{
+    return mot_arena_printf(arena, "%lld training and %lld validation samples, %lld steps an epoch",
+                            (long long)d->n_train, (long long)d->n_valid, (long long)mot_data_steps_per_epoch(d));
+}

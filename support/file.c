@@ -1,0 +1,74 @@
+/* A mapping's record is registered before the mapping exists, so that running out of memory leaks nothing. */
+#include "support/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *mot_file_type_text(unsigned mode)
+{
+    static const struct {
+        unsigned type;
+        const char *text;
+    } types[] = {
+        {S_IFDIR, "a folder"}, {S_IFIFO, "a pipe"},    {S_IFCHR, "a device"},
+        {S_IFBLK, "a device"}, {S_IFSOCK, "a socket"}, {S_IFLNK, "a symbolic link"},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if ((mode & S_IFMT) == types[i].type)
+            return types[i].text;
+    return "no regular file";
+}
+
+static void unmap(void *handle)
+{
+    MotFileMap *map = handle;
+    if (map->data)
+        munmap((void *)(uintptr_t)map->data, map->n);
+}
+
+MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **out_map)
+{
+    MotFileMap *map = mot_arena_new(&ctx->arena, MotFileMap);
+    mot_ctx_defer(ctx, unmap, map);
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return mot_fail(ctx, MOT_ERR_IO, loc, "%s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return mot_fail(ctx, MOT_ERR_IO, loc, "is %s, not a file", mot_file_type_text(st.st_mode));
+    *out_map = map;
+    if (st.st_size == 0)
+        return MOT_OK;
+    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return mot_fail(ctx, MOT_ERR_IO, loc, "cannot be mapped: %s", strerror(errno));
+    *map = (MotFileMap){data, (size_t)st.st_size};
+    return MOT_OK;
+}
+
+typedef struct MapCall {
+    int fd;
+    MotLoc loc;
+    const MotFileMap **out_map;
+} MapCall;
+
+static MotStatus map_body(MotCtx *ctx, void *arg)
+{
+    MapCall *call = arg;
+    return mot_file_map_fd(ctx, call->fd, call->loc, call->out_map);
+}
+
+MotStatus mot_file_map(MotCtx *ctx, const char *path, const MotFileMap **out_map)
+{
+    MotLoc loc = {path, NULL};
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return mot_fail(ctx, MOT_ERR_IO, loc, "%s", strerror(errno));
+    MapCall call = {fd, loc, out_map};
+    MotStatus status = mot_ctx_run(ctx, map_body, &call);
+    close(fd);
+    return status;
+}

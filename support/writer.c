@@ -1,0 +1,81 @@
+/* A temporary file beside the target, fsync, rename. */
+#include "support/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static MotStatus fail_write(MotWriter *w)
+{
+    int error = errno;
+    mot_writer_abandon(w);
+    return mot_fail(w->ctx, MOT_ERR_IO, (MotLoc){w->path, NULL}, "can't be written: %s",
+                    strerror(error));
+}
+
+MotStatus mot_writer_open(MotCtx *ctx, const char *path, MotWriter *out_writer)
+{
+    char *temporary = mot_arena_printf(&ctx->arena, "%s.XXXXXX", path);
+    *out_writer = (MotWriter){.ctx = ctx, .path = path, .temporary = temporary};
+    out_writer->fd = mkostemp(temporary, O_CLOEXEC);
+    if (out_writer->fd < 0)
+        return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written: %s",
+                        strerror(errno));
+    return MOT_OK;
+}
+
+MotStatus mot_writer_add(MotWriter *w, const void *data, size_t bytes)
+{
+    const char *p = data;
+    while (bytes) {
+        ssize_t n = write(w->fd, p, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return fail_write(w);
+        p += n;
+        bytes -= (size_t)n;
+        w->bytes += (size_t)n;
+    }
+    return MOT_OK;
+}
+
+MotStatus mot_writer_close(MotWriter *w)
+{
+    if (fchmod(w->fd, 0644) != 0 || fsync(w->fd) != 0)
+        return fail_write(w);
+    int fd = w->fd;
+    w->fd = -1;
+    if (close(fd) != 0 || rename(w->temporary, w->path) != 0)
+        return fail_write(w);
+    return MOT_OK;
+}
+
+void mot_writer_abandon(MotWriter *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
+    unlink(w->temporary);
+}
+
+MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *data, size_t bytes)
+{
+    MotWriter w;
+    MOT_TRY(mot_writer_open(ctx, path, &w));
+    MOT_TRY(mot_writer_add(&w, data, bytes));
+    return mot_writer_close(&w);
+}
+
+MotStatus mot_file_make_dir(MotCtx *ctx, const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+        return MOT_OK;
+    return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be made a directory: %s",
+                    strerror(errno));
+}

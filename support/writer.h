@@ -1,0 +1,27 @@
+/* Files written so that a reader sees the old or the new content, never half of it. */
+#ifndef MOTLEY_SUPPORT_WRITER_H
+#define MOTLEY_SUPPORT_WRITER_H
+
+#include "support/context.h"
+
+/* A file that is written piece by piece and appears under its path, synced, only at mot_writer_close. */
+typedef struct MotWriter {
+    MotCtx *ctx;
+    const char *path;
+    char *temporary;
+    int fd;
+    uint64_t bytes;
+} MotWriter;
+
+MOT_CHECKED MotStatus mot_writer_open(MotCtx *ctx, const char *path, MotWriter *out_writer);
+MOT_CHECKED MotStatus mot_writer_add(MotWriter *writer, const void *data, size_t bytes);
+MOT_CHECKED MotStatus mot_writer_close(MotWriter *writer);
+/* Closes and removes the temporary file. */
+void mot_writer_abandon(MotWriter *writer);
+
+/* The three in one. */
+MOT_CHECKED MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *data, size_t bytes);
+/* Makes a directory; one that is there already is fine. */
+MOT_CHECKED MotStatus mot_file_make_dir(MotCtx *ctx, const char *path);
+
+#endif
