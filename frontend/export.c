@@ -89,9 +89,15 @@ static Field read_field(const uint8_t *p)
     f.number = (uint32_t)(tag >> 3);
     f.content = p;
     switch (tag & 7) {
-    case WIRE_VARINT: read_varint(&p); break;
-    case WIRE_FIXED64: p += 8; break;
-    case WIRE_FIXED32: p += 4; break;
+    case WIRE_VARINT:
+        read_varint(&p);
+        break;
+    case WIRE_FIXED64:
+        p += 8;
+        break;
+    case WIRE_FIXED32:
+        p += 4;
+        break;
     default: {
         uint64_t n = read_varint(&p);
         f.content = p;
@@ -105,7 +111,8 @@ static Field read_field(const uint8_t *p)
 /* Fields of a tensor that say where its elements are: typed data, raw data, external data, location. */
 static bool is_data_field(uint32_t number)
 {
-    return (number >= 4 && number <= 7) || (number >= 9 && number <= 11) || number == 13 || number == 14;
+    return (number >= 4 && number <= 7) || (number >= 9 && number <= 11) || number == 13 ||
+           number == 14;
 }
 
 /* A replaced initializer, with tag and length. */
@@ -131,8 +138,7 @@ static void add_graph(const Export *e, Pieces *out, const Field *old)
     size_t next = 0;
     for (const uint8_t *p = old->content; p < old->end;) {
         Field f = read_field(p);
-        const MotTensor *tensor =
-            f.number == GRAPH_INITIALIZER ? &e->tensors[next++].tensor : NULL;
+        const MotTensor *tensor = f.number == GRAPH_INITIALIZER ? &e->tensors[next++].tensor : NULL;
         if (tensor && tensor->data)
             add_tensor(e->ctx, &body, &f, tensor);
         else
@@ -143,7 +149,7 @@ static void add_graph(const Export *e, Pieces *out, const Field *old)
     add_pieces(e->ctx, out, &body);
 }
 
-static Pieces splice(const Export *e)
+static Pieces splice_model(const Export *e)
 {
     Pieces out = {0};
     const uint8_t *end = e->file->wire.bytes + e->file->wire.n;
@@ -164,7 +170,8 @@ static bool has_dims(const Onnx__TensorProto *proto, const MotType *type)
 {
     if (mot_dtype_from_onnx(proto->data_type) != type->dtype || proto->n_dims != (size_t)type->rank)
         return false;
-    return type->rank == 0 || memcmp(proto->dims, type->dims, proto->n_dims * sizeof *proto->dims) == 0;
+    return type->rank == 0 ||
+           memcmp(proto->dims, type->dims, proto->n_dims * sizeof *proto->dims) == 0;
 }
 
 static MotStatus match_tensor(Export *e, MotExported *by_initializer, const MotExported *tensor)
@@ -176,9 +183,10 @@ static MotStatus match_tensor(Export *e, MotExported *by_initializer, const MotE
         if (strcmp(graph->initializer[i]->name, tensor->name) != 0)
             continue;
         if (!has_dims(graph->initializer[i], &tensor->tensor.type))
-            return mot_fail(e->ctx, MOT_ERR_MISMATCH, loc, "initializer %s is not %s[%s]",
-                            mot_quote(arena, tensor->name), mot_dtype_name(tensor->tensor.type.dtype),
-                            mot_shape_text(arena, tensor->tensor.type.dims, tensor->tensor.type.rank));
+            return mot_fail(
+                e->ctx, MOT_ERR_MISMATCH, loc, "initializer %s is not %s[%s]",
+                mot_quote(arena, tensor->name), mot_dtype_name(tensor->tensor.type.dtype),
+                mot_shape_text(arena, tensor->tensor.type.dims, tensor->tensor.type.rank));
         by_initializer[i] = *tensor;
         return MOT_OK;
     }
@@ -198,12 +206,15 @@ static MotStatus inline_external(Export *e, MotExported *by_initializer)
     MotLoc loc = {e->file->path, NULL};
     for (size_t i = 0; i < graph->n_initializer; i++)
         if (is_external(graph->initializer[i]) && !by_initializer[i].tensor.data)
-            MOT_TRY(mot_onnx_tensor(e->ctx, e->file, graph->initializer[i], loc, &by_initializer[i].tensor));
+            MOT_TRY(mot_onnx_tensor(e->ctx, e->file, graph->initializer[i], loc,
+                                    &by_initializer[i].tensor));
     for (size_t i = 0; i < graph->n_node; i++)
         for (size_t k = 0; k < graph->node[i]->n_attribute; k++)
             if (is_external(graph->node[i]->attribute[k]->t))
-                return mot_fail(e->ctx, MOT_ERR_UNSUPPORTED, loc,
-                                "node %zu keeps a constant in an external file, which cannot be exported yet", i);
+                return mot_fail(
+                    e->ctx, MOT_ERR_UNSUPPORTED, loc,
+                    "node %zu keeps a constant in an external file, which cannot be exported yet",
+                    i);
     return MOT_OK;
 }
 
@@ -211,8 +222,8 @@ static MotStatus inline_external(Export *e, MotExported *by_initializer)
 
 static MotStatus fail_io(MotCtx *ctx, const char *what, const char *path)
 {
-    return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "cannot %s %s: %s", what, mot_quote(&ctx->arena, path),
-                    strerror(errno));
+    return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "cannot %s %s: %s", what,
+                    mot_quote(&ctx->arena, path), strerror(errno));
 }
 
 static bool write_pieces(int fd, const Pieces *p)
@@ -261,7 +272,7 @@ MotStatus mot_export(MotCtx *ctx, const MotOnnxFile *file, const MotExported *te
     for (uint32_t i = 0; i < n; i++)
         MOT_TRY(match_tensor(&e, by_initializer, &tensors[i]));
     MOT_TRY(inline_external(&e, by_initializer));
-    Pieces pieces = splice(&e);
+    Pieces pieces = splice_model(&e);
     if (pieces.n > INT32_MAX)
         return mot_fail(ctx, MOT_ERR_LIMIT, (MotLoc){file->path, NULL},
                         "the exported model would have %s; an ONNX file ends at 2 GiB",

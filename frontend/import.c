@@ -30,24 +30,18 @@ static const char *quote(const MotImport *im, const char *name)
 
 /* ---- What is not supported ---- */
 
-/* "" and "ai.onnx" are the same domain. */
-static const char *get_domain(const char *domain)
-{
-    return domain && strcmp(domain, "ai.onnx") != 0 ? domain : "";
-}
-
 static int64_t find_version(const MotImport *im, const char *domain)
 {
     const Onnx__ModelProto *model = im->file->model;
     for (size_t i = 0; i < model->n_opset_import; i++)
-        if (strcmp(get_domain(model->opset_import[i]->domain), domain) == 0)
+        if (strcmp(mot_onnx_domain(model->opset_import[i]->domain), domain) == 0)
             return model->opset_import[i]->version;
     return 0;
 }
 
 static const MotLowering *find_lowering(const MotImport *im, const Onnx__NodeProto *node)
 {
-    const char *domain = get_domain(node->domain);
+    const char *domain = mot_onnx_domain(node->domain);
     return mot_lowering_find(domain, node->op_type, find_version(im, domain));
 }
 
@@ -59,11 +53,11 @@ typedef struct {
 
 static MotStatus report_missing(MotImport *im, const Missing *missing, uint32_t n)
 {
-    MotStatus status = mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im), "%u operator%s not supported", n,
-                                n == 1 ? " is" : "s are");
+    MotStatus status = mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im),
+                                "%u operator%s not supported", n, n == 1 ? " is" : "s are");
     for (uint32_t i = 0; i < n; i++) {
         const Onnx__NodeProto *node = missing[i].node;
-        const char *domain = get_domain(node->domain);
+        const char *domain = mot_onnx_domain(node->domain);
         mot_note(im->ctx, "%s.%s version %lld: %zu node%s, the first is node %zu %s",
                  domain[0] ? domain : "ai.onnx", node->op_type, (long long)find_version(im, domain),
                  missing[i].count, missing[i].count == 1 ? "" : "s", missing[i].index,
@@ -84,7 +78,7 @@ static MotStatus check_operators(MotImport *im)
         if (find_lowering(im, node))
             continue;
         const char *key =
-            mot_arena_printf(&im->ctx->arena, "%s %s", get_domain(node->domain), node->op_type);
+            mot_arena_printf(&im->ctx->arena, "%s %s", mot_onnx_domain(node->domain), node->op_type);
         uint64_t at = missing.n;
         if (!mot_map_get_str(&seen, key, &at)) {
             mot_map_put_str(&seen, key, at);
@@ -133,9 +127,11 @@ static int64_t read_dim(const MotImport *im, const Onnx__ValueInfoProto *info, s
 {
     const Onnx__TensorShapeProto__Dimension *dim = get_tensor_type(info)->shape->dim[axis];
     *out_symbol = NULL;
-    if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && dim->dim_value >= 0)
+    if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+        dim->dim_value >= 0)
         return dim->dim_value;
-    if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && dim->dim_param[0])
+    if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
+        dim->dim_param[0])
         *out_symbol = dim->dim_param;
     else
         *out_symbol = mot_arena_printf(&im->ctx->arena, "%s.%zu", info->name, axis);
@@ -166,7 +162,8 @@ static MotStatus bind_offered_dims(MotImport *im, const Onnx__ValueInfoProto *in
         fits = bound == size;
     }
     if (!fits)
-        return mot_fail(im->ctx, MOT_ERR_DATA, file_loc(im), "what is given for input %s has shape [%s], which the input does not allow",
+        return mot_fail(im->ctx, MOT_ERR_DATA, file_loc(im),
+                        "what is given for input %s has shape [%s], which the input does not allow",
                         quote(im, info->name),
                         mot_shape_text(&im->ctx->arena, offered->type.dims, offered->type.rank));
     return MOT_OK;
@@ -200,9 +197,8 @@ static MotStatus check_dim_names(MotImport *im)
 /* All symbols that have no size, each with the first place that needs it. */
 static MotStatus report_unbound(MotImport *im, const MotMap *unbound)
 {
-    MotStatus status =
-        mot_fail(im->ctx, MOT_ERR_USAGE, file_loc(im), "%u symbolic dim%s no size", unbound->n,
-                 unbound->n == 1 ? " has" : "s have");
+    MotStatus status = mot_fail(im->ctx, MOT_ERR_USAGE, file_loc(im), "%u symbolic dim%s no size",
+                                unbound->n, unbound->n == 1 ? " has" : "s have");
     MotText hint;
     mot_text_init(&hint, &im->ctx->arena);
     for (uint32_t i = 0; i < unbound->n; i++) {
@@ -243,8 +239,9 @@ static MotStatus bind_symbols(MotImport *im)
 
 static MotStatus fail_dtype(MotImport *im, const char *what, const char *name, int64_t data_type)
 {
-    return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im), "%s %s has data type %s, which is not supported",
-                    what, quote(im, name), mot_onnx_dtype_name(&im->ctx->arena, data_type));
+    return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im),
+                    "%s %s has data type %s, which is not supported", what, quote(im, name),
+                    mot_onnx_dtype_name(&im->ctx->arena, data_type));
 }
 
 /* Floats with more than one element may train; all else is constant. */
@@ -256,8 +253,8 @@ static MotStatus add_initializer(MotImport *im, const Onnx__TensorProto *proto)
     if (mot_dtype_from_onnx(proto->data_type) == MOT_NO_DTYPE)
         return fail_dtype(im, "initializer", proto->name, proto->data_type);
     if (proto->n_dims > MOT_MAX_RANK)
-        return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, loc, "has rank %zu; Motley goes up to %d", proto->n_dims,
-                        MOT_MAX_RANK);
+        return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, loc, "has rank %zu; Motley goes up to %d",
+                        proto->n_dims, MOT_MAX_RANK);
     MOT_TRY(mot_onnx_tensor(im->ctx, im->file, proto, loc, &t));
     im->b.origin = NULL;
     MotValue v;
@@ -266,8 +263,10 @@ static MotStatus add_initializer(MotImport *im, const Onnx__TensorProto *proto)
         for (int i = 0; i < t.type.rank; i++)
             perm[i] = i;
         MotInts dims = {t.type.dims, (uint32_t)t.type.rank};
-        v = mot_param(&im->b,
-                      &(MotAttr_param){.name = proto->name, .file_dims = dims, .perm = {perm, dims.n}}, t.type);
+        v = mot_param(
+            &im->b,
+            &(MotAttr_param){.name = proto->name, .file_dims = dims, .perm = {perm, dims.n}},
+            t.type);
     } else {
         v = mot_constant(&im->b, t);
     }
@@ -280,23 +279,26 @@ static MotStatus read_input_type(MotImport *im, const Onnx__ValueInfoProto *info
     const Onnx__TypeProto__Tensor *type = get_tensor_type(info);
     const MotTensor *offered = find_offered(im, info->name);
     if (!type)
-        return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im), "input %s is no tensor", quote(im, info->name));
+        return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im), "input %s is no tensor",
+                        quote(im, info->name));
     *out_type = (MotType){.dtype = mot_dtype_from_onnx(type->elem_type)};
     if (out_type->dtype == MOT_NO_DTYPE)
         return fail_dtype(im, "input", info->name, type->elem_type);
     if (offered && offered->type.dtype != out_type->dtype)
-        return mot_fail(im->ctx, MOT_ERR_DATA, file_loc(im), "input %s takes %s, what is given is %s",
-                        quote(im, info->name), mot_dtype_name(out_type->dtype),
-                        mot_dtype_name(offered->type.dtype));
+        return mot_fail(im->ctx, MOT_ERR_DATA, file_loc(im),
+                        "input %s takes %s, what is given is %s", quote(im, info->name),
+                        mot_dtype_name(out_type->dtype), mot_dtype_name(offered->type.dtype));
     if (!type->shape && !offered)
-        return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im), "input %s has no shape", quote(im, info->name));
+        return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im), "input %s has no shape",
+                        quote(im, info->name));
     if (!type->shape) {
         *out_type = offered->type;
         return MOT_OK;
     }
     if (type->shape->n_dim > MOT_MAX_RANK)
-        return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im), "input %s has rank %zu; Motley goes up to %d",
-                        quote(im, info->name), type->shape->n_dim, MOT_MAX_RANK);
+        return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im),
+                        "input %s has rank %zu; Motley goes up to %d", quote(im, info->name),
+                        type->shape->n_dim, MOT_MAX_RANK);
     for (size_t i = 0; i < type->shape->n_dim; i++) {
         const char *symbol;
         int64_t size = read_dim(im, info, i, &symbol);
@@ -337,20 +339,17 @@ static MotStatus add_sources(MotImport *im)
 static void check_arity(MotNode *n)
 {
     const MotLowering *row = n->row;
+    bool is_variadic = row->n_max == MOT_ANY_NUMBER;
     uint32_t used = n->n_out;
     while (used > 0 && !mot_node_wants(n, used - 1))
         used--;
     if (n->n_in < row->n_min || n->n_in > row->n_max)
-        mot_node_fail(n, MOT_ERR_MODEL, "has %u inputs, not %u%s%s", n->n_in, row->n_min,
-                      row->n_max == row->n_min ? "" : " or more",
-                      row->n_max == row->n_min || row->n_max > 6
-                          ? ""
-                          : mot_arena_printf(&n->im->ctx->arena, " up to %u", row->n_max));
+        mot_node_fail(n, MOT_ERR_MODEL, "has %u inputs; it takes %u to %u", n->n_in, row->n_min,
+                      row->n_max);
     if (used < 1 || used > row->n_out)
-        mot_node_fail(n, MOT_ERR_MODEL, used < 1 ? "has no outputs" : "has %u outputs, at most %u are known",
-                      used, row->n_out);
+        mot_node_fail(n, MOT_ERR_MODEL, "has %u outputs; it gives 1 to %u", used, row->n_out);
     for (uint32_t i = 0; i < n->n_in; i++) {
-        if (!mot_node_has(n, i) && (i < row->n_min || row->n_max > 6))
+        if (!mot_node_has(n, i) && (i < row->n_min || is_variadic))
             mot_node_fail(n, MOT_ERR_MODEL, "input %u is missing", i);
         if (n->sequence[i] && !row->takes_sequence)
             mot_node_fail(n, MOT_ERR_MODEL, "input %s is a sequence", quote(n->im, n->proto->input[i]));
@@ -409,7 +408,8 @@ static void check_sizes(MotNode *n, MotValue first)
         int64_t bytes = mot_dtype_bytes(type->dtype);
         bool is_over = false;
         for (int i = 0; i < type->rank; i++)
-            is_over = is_over || __builtin_mul_overflow(bytes, type->dims[i] ? type->dims[i] : 1, &bytes);
+            is_over =
+                is_over || __builtin_mul_overflow(bytes, type->dims[i] ? type->dims[i] : 1, &bytes);
         if (is_over || bytes > limit)
             mot_node_fail(n, MOT_ERR_LIMIT, "a value of shape [%s] exceeds the limit of %s",
                           mot_shape_text(&im->ctx->arena, type->dims, type->rank),
@@ -438,12 +438,13 @@ static MotStatus lower_node(MotImport *im, uint32_t index)
     const char *name = proto->name && proto->name[0]
                            ? proto->name
                            : mot_arena_printf(arena, "%s_%u", proto->op_type, index);
-    MotNode n = {.im = im,
-                 .b = &im->b,
-                 .row = find_lowering(im, proto),
-                 .proto = proto,
-                 .index = index,
-                 .loc = {im->file->path, mot_arena_printf(arena, "node %u %s", index, quote(im, name))}};
+    MotNode n = {
+        .im = im,
+        .b = &im->b,
+        .row = find_lowering(im, proto),
+        .proto = proto,
+        .index = index,
+        .loc = {im->file->path, mot_arena_printf(arena, "node %u %s", index, quote(im, name))}};
     MotOpId first_op = im->g->ops.n;
     MotValue first_value = im->g->values.n;
     im->b.origin = mot_intern(im->ctx, name);
@@ -471,7 +472,8 @@ static MotStatus add_outputs(MotImport *im)
         const char *name = graph->output[i]->name;
         const MotBound *bound = look_up(im, name);
         if (!bound)
-            return mot_fail(im->ctx, MOT_ERR_MODEL, file_loc(im), "output %s is not defined", quote(im, name));
+            return mot_fail(im->ctx, MOT_ERR_MODEL, file_loc(im), "output %s is not defined",
+                            quote(im, name));
         if (!bound->value)
             return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im), "output %s is a sequence",
                             quote(im, name));
@@ -515,8 +517,9 @@ static void check_hints(MotImport *im, Onnx__ValueInfoProto **infos, size_t n)
     if (!wrong)
         return;
     const MotType *type = mot_graph_type(im->g, look_up(im, first->name)->value);
-    mot_warn(im->ctx, file_loc(im), "the file states another type for %zu value%s; %s is %s[%s]", wrong,
-             wrong == 1 ? "" : "s, among them", quote(im, first->name), mot_dtype_name(type->dtype),
+    mot_warn(im->ctx, file_loc(im), "the file states another type for %zu value%s; %s is %s[%s]",
+             wrong, wrong == 1 ? "" : "s, among them", quote(im, first->name),
+             mot_dtype_name(type->dtype),
              type->rank ? mot_shape_text(&im->ctx->arena, type->dims, type->rank) : "");
 }
 
@@ -533,8 +536,9 @@ static MotStatus attempt(MotImport *im)
     mot_map_init(&im->names, arena);
     mot_map_init(&im->symbols, arena);
     MOT_TRY(add_sources(im));
+    const uint32_t *order = mot_onnx_order(im->file, graph);
     for (uint32_t i = 0; i < graph->n_node; i++)
-        MOT_TRY(lower_node(im, im->file->order[i]));
+        MOT_TRY(lower_node(im, order[i]));
     MOT_TRY(add_outputs(im));
     check_hints(im, graph->value_info, graph->n_value_info);
     check_hints(im, graph->output, graph->n_output);
@@ -543,7 +547,8 @@ static MotStatus attempt(MotImport *im)
     return im->ctx->status;
 }
 
-MotStatus mot_import(MotCtx *ctx, MotOnnxFile *file, const MotImportOpts *opts, MotGraph **out_graph)
+MotStatus mot_import(MotCtx *ctx, MotOnnxFile *file, const MotImportOpts *opts,
+                     MotGraph **out_graph)
 {
     MotImport im = {.ctx = ctx, .file = file, .opts = opts};
     mot_map_init(&im.needed, &ctx->arena);

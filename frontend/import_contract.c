@@ -18,7 +18,8 @@ typedef struct {
  * Letters for a matrix (or vector) with batch dims. `n_batch` is the rank of the common batch shape `batch`, named a, b, …;
  * a batch dim of size 1 where the common one is larger is dropped by a reshape.
  */
-static Factor name_factor(MotNode *n, MotValue x, const char *matrix, int n_batch, const int64_t *batch)
+static Factor name_factor(MotNode *n, MotValue x, const char *matrix, int n_batch,
+                          const int64_t *batch)
 {
     const MotType type = *mot_value_type(n, x);
     int n_matrix = (int)strlen(matrix), own_batch = type.rank - n_matrix, rank = 0;
@@ -39,7 +40,8 @@ static Factor name_factor(MotNode *n, MotValue x, const char *matrix, int n_batc
 
 static MotValue build_contract(MotNode *n, const Factor *x, const Factor *y, const char *result)
 {
-    const char *spec = mot_arena_printf(&n->im->ctx->arena, "%s,%s->%s", x->letters, y->letters, result);
+    const char *spec =
+        mot_arena_printf(&n->im->ctx->arena, "%s,%s->%s", x->letters, y->letters, result);
     return mot_contract(n->b, x->value, y->value, spec);
 }
 
@@ -99,7 +101,8 @@ void mot_lower_gemm(MotNode *n)
     n->out[0] = product;
     if (!mot_node_has(n, 2) || beta == 0)
         return;
-    MotType type = *mot_value_type(n, product), sum = mot_node_broadcast(n, *mot_node_type(n, 2), type);
+    MotType type = *mot_value_type(n, product),
+            sum = mot_node_broadcast(n, *mot_node_type(n, 2), type);
     mot_node_check_dtypes(n, 1, 3);
     if (mot_node_ok(n) && !mot_dims_equal(&sum, &type))
         mot_node_fail(n, MOT_ERR_MODEL, "C %s does not broadcast to the product's shape",
@@ -146,11 +149,13 @@ static const char *read_term(MotNode *n, const char *p, int rank, int under, cha
         } else if (is_letter && length < MOT_MAX_RANK) {
             out[length++] = *p;
         } else {
-            mot_node_fail(n, MOT_ERR_MODEL, "the equation is wrong at %s", mot_quote(&n->im->ctx->arena, p));
+            mot_node_fail(n, MOT_ERR_MODEL, "the equation is wrong at %s",
+                          mot_quote(&n->im->ctx->arena, p));
         }
     }
     if (mot_node_ok(n) && rank >= 0 && length != rank)
-        mot_node_fail(n, MOT_ERR_MODEL, "a term of the equation has %d letters for rank %d", length, rank);
+        mot_node_fail(n, MOT_ERR_MODEL, "a term of the equation has %d letters for rank %d", length,
+                      rank);
     return p;
 }
 
@@ -188,14 +193,16 @@ static bool read_equation(MotNode *n, Equation *e)
         p += more;
     }
     if (mot_node_ok(n) && e->n_terms != n->n_in)
-        mot_node_fail(n, MOT_ERR_MODEL, "the equation has %u terms for %u inputs", e->n_terms, n->n_in);
+        mot_node_fail(n, MOT_ERR_MODEL, "the equation has %u terms for %u inputs", e->n_terms,
+                      n->n_in);
     e->has_result = strncmp(p, "->", 2) == 0;
     if (e->has_result)
         p = read_term(n, p + 2, -1, hidden, e->result);
     else
         implicit_result(e);
     if (mot_node_ok(n) && *p)
-        mot_node_fail(n, MOT_ERR_MODEL, "the equation is wrong at %s", mot_quote(&n->im->ctx->arena, p));
+        mot_node_fail(n, MOT_ERR_MODEL, "the equation is wrong at %s",
+                      mot_quote(&n->im->ctx->arena, p));
     return mot_node_ok(n);
 }
 
@@ -207,7 +214,8 @@ static void take_diagonal(MotNode *n, Factor *f, int p, int q)
     MotType type = *mot_value_type(n, x);
     int64_t size = type.dims[type.rank - 1];
     if (type.dims[type.rank - 2] != size) {
-        mot_node_fail(n, MOT_ERR_MODEL, "letter %c stands for dims of different size", f->letters[p]);
+        mot_node_fail(n, MOT_ERR_MODEL, "letter %c stands for dims of different size",
+                      f->letters[p]);
         return;
     }
     type.rank--;
@@ -276,7 +284,8 @@ static MotValue finish_single(MotNode *n, const Factor *f, const char *result)
     for (int i = 0; result[i]; i++) {
         const char *at = strchr(rest, result[i]);
         if (!at || strchr(result + i + 1, result[i])) {
-            mot_node_fail(n, MOT_ERR_MODEL, "letter %c of the result is unknown or repeated", result[i]);
+            mot_node_fail(n, MOT_ERR_MODEL, "letter %c of the result is unknown or repeated",
+                          result[i]);
             return 0;
         }
         perm[i] = at - rest;
@@ -285,7 +294,8 @@ static MotValue finish_single(MotNode *n, const Factor *f, const char *result)
 }
 
 /* The letters of x and y that the result or a later term still needs. */
-static void letters_after(const Factor *x, const Factor *y, const Equation *e, uint32_t next, char *out)
+static void letters_after(const Factor *x, const Factor *y, const Equation *e, uint32_t next,
+                          char *out)
 {
     int length = 0;
     const char *both[] = {x->letters, y->letters};

@@ -88,7 +88,8 @@ static bool repeats_along(const MotTensor *t, int64_t outer, int64_t size, int64
 }
 
 /* Keeps the first slice along an axis. */
-static MotTensor take_first(MotArena *arena, const MotTensor *t, int axis, int64_t outer, int64_t inner)
+static MotTensor take_first(MotArena *arena, const MotTensor *t, int axis, int64_t outer,
+                            int64_t inner)
 {
     MotTensor first = *t;
     size_t bytes = (size_t)(inner * mot_dtype_bytes(t->type.dtype));
@@ -191,7 +192,8 @@ const MotTensor *mot_node_known(MotNode *n, uint32_t i)
     mot_node_fail(n, MOT_ERR_UNSUPPORTED, "the shape of the result depends on the contents of %s",
                   mot_node_operand_text(n, i));
     if (source && source->kind == MOT_OP_INPUT)
-        mot_hint(im->ctx, "it follows from input %s, whose contents must be given to make it a constant",
+        mot_hint(im->ctx,
+                 "it follows from input %s, whose contents must be given to make it a constant",
                  mot_quote(&im->ctx->arena, mot_attrs(source, input)->name));
     else if (source && source->kind == MOT_OP_PARAM)
         mot_hint(im->ctx, "it follows from initializer %s, which may change in training",

@@ -70,8 +70,8 @@ void mot_lower_split(MotNode *n)
     int axis = mot_node_axis(n, mot_node_int(n, "axis", 0), x.rank);
     int64_t parts = mot_node_int(n, "num_outputs", n->n_out);
     MotInts sizes = {0};
-    bool has_sizes = mot_node_has(n, 1) ? mot_node_known_ints(n, 1, &sizes)
-                                        : mot_node_ints(n, "split", &sizes);
+    bool has_sizes =
+        mot_node_has(n, 1) ? mot_node_known_ints(n, 1, &sizes) : mot_node_ints(n, "split", &sizes);
     if (!has_sizes && parts == n->n_out)
         sizes = equal_parts(n, x.dims[axis], parts);
     if (mot_node_ok(n) && sizes.n != n->n_out)
@@ -176,7 +176,8 @@ void mot_lower_concat_from_sequence(MotNode *n)
         return;
     }
     bool is_new = mot_node_int(n, "new_axis", 0) != 0;
-    int axis = mot_node_axis(n, mot_node_int(n, "axis", 0), mot_value_type(n, s->items[0])->rank + is_new);
+    int axis =
+        mot_node_axis(n, mot_node_int(n, "axis", 0), mot_value_type(n, s->items[0])->rank + is_new);
     MotValue *items = mot_arena_copy(&n->im->ctx->arena, s->items, s->n * sizeof *s->items);
     for (uint32_t i = 0; is_new && i < s->n; i++)
         items[i] = mot_node_expand_dims(n, items[i], axis);
@@ -273,7 +274,8 @@ static int64_t source_index(const char *mode, int64_t i, int64_t size)
     return i < size ? i : period - i;
 }
 
-static MotValue pad_by_copy(MotNode *n, MotValue x, const char *mode, const int64_t *lo, const int64_t *hi)
+static MotValue pad_by_copy(MotNode *n, MotValue x, const char *mode, const int64_t *lo,
+                            const int64_t *hi)
 {
     for (int axis = 0; axis < mot_value_type(n, x)->rank && mot_node_ok(n); axis++) {
         int64_t size = mot_value_type(n, x)->dims[axis];
@@ -281,7 +283,8 @@ static MotValue pad_by_copy(MotNode *n, MotValue x, const char *mode, const int6
             continue;
         int64_t count = lo[axis] + size + hi[axis];
         if (size == 0 || count > INT32_MAX) {
-            mot_node_fail(n, MOT_ERR_MODEL, "cannot pad axis %d of size %lld", axis, (long long)size);
+            mot_node_fail(n, MOT_ERR_MODEL, "cannot pad axis %d of size %lld", axis,
+                          (long long)size);
             return 0;
         }
         int64_t *index = mot_arena_array(&n->im->ctx->arena, int64_t, count);
@@ -320,7 +323,8 @@ static void build_pad(MotNode *n, MotInts pads, MotInts axis_list, double value)
         int64_t axis = axis_list.data ? axes[i] : i;
         lo[axis] = pads.data[i];
         hi[axis] = pads.data[n_axes + i];
-        if (clamp(lo[axis], -MAX_PAD, MAX_PAD) != lo[axis] || clamp(hi[axis], -MAX_PAD, MAX_PAD) != hi[axis])
+        if (clamp(lo[axis], -MAX_PAD, MAX_PAD) != lo[axis] ||
+            clamp(hi[axis], -MAX_PAD, MAX_PAD) != hi[axis])
             mot_node_fail(n, MOT_ERR_LIMIT, "pads axis %lld by more than 2^40", (long long)axis);
     }
     MotValue x = mot_node_ok(n) ? cut_negative(n, n->in[0], lo, hi) : 0;
@@ -404,12 +408,13 @@ void mot_lower_gather_elements(MotNode *n)
     const MotType data = *mot_node_type(n, 0);
     int axis = check_elements(n);
     if (mot_node_ok(n))
-        n->out[0] = mot_gather(n->b, flatten(n, n->in[0]), flat_position(n, n->in[1], &data, axis), 0);
+        n->out[0] =
+            mot_gather(n->b, flatten(n, n->in[0]), flat_position(n, n->in[1], &data, axis), 0);
 }
 
 /* Data seen as [places, rest]: indices of `depth` numbers pick a place; the first `batch` dims are matched, not picked. */
 typedef struct {
-    MotValue position;           /* [index dims without the last] */
+    MotValue position; /* [index dims without the last] */
     int64_t places, rest[MOT_MAX_RANK];
     int n_rest;
 } Places;
@@ -421,8 +426,8 @@ static Places find_places(MotNode *n, MotValue index, int batch)
     Places p = {.places = 1};
     if (data.rank < 1 || type.rank < 1 || batch < 0 || batch >= type.rank || batch >= data.rank ||
         type.dims[type.rank - 1] < 1 || type.dims[type.rank - 1] > data.rank - batch) {
-        mot_node_fail(n, MOT_ERR_MODEL, "indices %s do not fit data %s", mot_node_operand_text(n, 1),
-                      mot_node_operand_text(n, 0));
+        mot_node_fail(n, MOT_ERR_MODEL, "indices %s do not fit data %s",
+                      mot_node_operand_text(n, 1), mot_node_operand_text(n, 0));
         return p;
     }
     int depth = (int)type.dims[type.rank - 1], picked = batch + depth;
@@ -430,9 +435,10 @@ static Places find_places(MotNode *n, MotValue index, int batch)
         p.rest[p.n_rest++] = data.dims[i];
     index = mot_cast(b, index, MOT_I64);
     for (int i = picked - 1; i >= 0; p.places *= data.dims[i--]) {
-        MotValue at = i < batch ? mot_iota(b, MOT_I64, type.rank - 1, type.dims, i)
-                                : mot_reshape(b, mot_slice_axis(b, index, type.rank - 1, i - batch, 1),
-                                              type.rank - 1, type.dims);
+        MotValue at = i < batch
+                          ? mot_iota(b, MOT_I64, type.rank - 1, type.dims, i)
+                          : mot_reshape(b, mot_slice_axis(b, index, type.rank - 1, i - batch, 1),
+                                        type.rank - 1, type.dims);
         if (i < batch && data.dims[i] != type.dims[i])
             mot_node_fail(n, MOT_ERR_MODEL, "data and indices differ in batch dim %d", i);
         at = i < batch ? at : mot_node_index(n, at, data.dims[i]);

@@ -45,7 +45,8 @@ void mot_lower_pointwise_swapped(MotNode *n)
 void mot_lower_where(MotNode *n)
 {
     if (mot_node_type(n, 0)->dtype != MOT_BOOL)
-        mot_node_fail(n, MOT_ERR_MODEL, "the condition %s must be bool", mot_node_operand_text(n, 0));
+        mot_node_fail(n, MOT_ERR_MODEL, "the condition %s must be bool",
+                      mot_node_operand_text(n, 0));
     build_pointwise(n, n->in, 1);
 }
 
@@ -145,7 +146,8 @@ void mot_lower_clip(MotNode *n)
     MotValue y = n->in[0];
     for (uint32_t i = 1; i < n->n_in; i++)
         if (mot_node_has(n, i) && mot_type_elements(mot_node_type(n, i)) != 1)
-            mot_node_fail(n, MOT_ERR_MODEL, "bound %s must be a scalar", mot_node_operand_text(n, i));
+            mot_node_fail(n, MOT_ERR_MODEL, "bound %s must be a scalar",
+                          mot_node_operand_text(n, i));
     if (mot_node_has(n, 1))
         y = mot_max(n->b, y, as_scalar(n->b, n->in[1]));
     if (mot_node_has(n, 2))
@@ -286,10 +288,13 @@ void mot_lower_dropout(MotNode *n)
 {
     const MotTensor *training = mot_node_has(n, 2) ? mot_node_known(n, 2) : NULL;
     const MotTensor *ratio = training && mot_node_has(n, 1) ? mot_node_known(n, 1) : NULL;
-    bool is_training = training && mot_type_elements(&training->type) == 1 && mot_tensor_get_int(training, 0);
+    bool is_training =
+        training && mot_type_elements(&training->type) == 1 && mot_tensor_get_int(training, 0);
     double drops = ratio && mot_type_elements(&ratio->type) == 1 ? mot_tensor_get(ratio, 0) : 0.5;
     if (is_training && drops != 0)
-        mot_node_fail(n, MOT_ERR_UNSUPPORTED, "drops values (training_mode is set, ratio %g); "
-                                              "export the model in evaluation mode", drops);
+        mot_node_fail(n, MOT_ERR_UNSUPPORTED,
+                      "drops values (training_mode is set, ratio %g); "
+                      "export the model in evaluation mode",
+                      drops);
     pass_through(n);
 }

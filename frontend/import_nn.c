@@ -105,7 +105,8 @@ void mot_lower_rms_norm(MotNode *n)
                         : n->in[0];
     MotValue mean = mot_mul_scalar(
         b, mot_reduce_sum(b, mot_mul(b, wide, wide), axes, n_axes, MOT_KEEP), 1 / count);
-    MotValue rstd = mot_rsqrt(b, mot_add_scalar(b, mean, mot_node_float(n, "epsilon", (double)1e-5f)));
+    MotValue rstd =
+        mot_rsqrt(b, mot_add_scalar(b, mean, mot_node_float(n, "epsilon", (double)1e-5f)));
     MotValue y = mot_mul(b, wide, rstd);
     n->out[0] = mot_node_ok(n) ? mot_mul(b, mot_cast(b, y, x.dtype), n->in[1]) : 0;
 }
@@ -153,8 +154,8 @@ static Loss read_loss(MotNode *n)
     for (int i = 1; i < expected.rank; i++)
         expected.dims[i] = x.dims[i + 1];
     if (mot_node_ok(n) && !mot_dims_equal(&expected, &labels))
-        mot_node_fail(n, MOT_ERR_MODEL, "labels %s do not fit scores %s", mot_node_operand_text(n, 1),
-                      mot_node_operand_text(n, 0));
+        mot_node_fail(n, MOT_ERR_MODEL, "labels %s do not fit scores %s",
+                      mot_node_operand_text(n, 1), mot_node_operand_text(n, 0));
     if (!mot_node_ok(n))
         return loss;
     loss.type = expected;
@@ -168,7 +169,8 @@ static MotValue label_weights(MotNode *n, const Loss *loss)
 {
     MotBuilder *b = n->b;
     MotValue ignore = mot_scalar(b, MOT_I64, 0), zero = mot_scalar(b, loss->type.dtype, 0);
-    mot_tensor_set_int(&mot_attrs(mot_graph_def(n->im->g, ignore), constant)->data, 0, loss->ignore);
+    mot_tensor_set_int(&mot_attrs(mot_graph_def(n->im->g, ignore), constant)->data, 0,
+                       loss->ignore);
     MotValue is_ignored = mot_eq(b, loss->labels, ignore);
     if (!mot_node_has(n, 2))
         return mot_select(b, is_ignored, zero, mot_scalar(b, loss->type.dtype, 1));
@@ -180,9 +182,13 @@ static MotValue label_weights(MotNode *n, const Loss *loss)
 static MotValue reduce_loss(MotNode *n, const Loss *loss, MotValue rows, MotValue weights)
 {
     switch (read_reduction(n)) {
-    case NO_REDUCTION: return rows;
-    case SUM: return sum_all(n, rows);
-    default: return mot_div(n->b, sum_all(n, rows), sum_all(n, mot_node_expand(n, weights, &loss->type)));
+    case NO_REDUCTION:
+        return rows;
+    case SUM:
+        return sum_all(n, rows);
+    default:
+        return mot_div(n->b, sum_all(n, rows),
+                       sum_all(n, mot_node_expand(n, weights, &loss->type)));
     }
 }
 
@@ -194,6 +200,7 @@ void mot_lower_softmax_cross_entropy(MotNode *n)
     MotAttr_cross_entropy attrs = {.ignore = loss.ignore};
     MotValue in[] = {loss.scores, loss.labels};
     MotValue rows = mot_result(n->b, mot_build(n->b, MOT_OP_CROSS_ENTROPY, in, 2, &attrs), 0);
+    rows = mot_cast(n->b, rows, loss.type.dtype);
     MotValue weights = label_weights(n, &loss);
     rows = mot_node_has(n, 2) ? mot_mul(n->b, rows, weights) : rows;
     n->out[0] = reduce_loss(n, &loss, rows, weights);
@@ -215,8 +222,9 @@ void mot_lower_nll_loss(MotNode *n)
     MotValue safe = mot_node_has(n, 2) || loss.ignore != INT64_MIN
                         ? mot_select(b, is_counted, loss.labels, zero)
                         : loss.labels;
-    MotValue position = mot_add(b, mot_mul_scalar(b, mot_iota(b, MOT_I64, 1, &rows, 0), (double)classes),
-                                mot_reshape(b, safe, 1, &rows));
+    MotValue position =
+        mot_add(b, mot_mul_scalar(b, mot_iota(b, MOT_I64, 1, &rows, 0), (double)classes),
+                mot_reshape(b, safe, 1, &rows));
     MotValue picked = mot_gather(b, mot_reshape(b, loss.scores, 1, &flat), position, 0);
     picked = mot_neg(b, mot_reshape(b, picked, loss.type.rank, loss.type.dims));
     n->out[0] = reduce_loss(n, &loss, mot_mul(b, picked, weights), weights);

@@ -112,8 +112,8 @@ const char *mot_node_string(const MotNode *n, const char *name, const char *othe
     const Onnx__AttributeProto *attr = mot_node_attr(n, name);
     if (!attr)
         return otherwise;
-    return mot_intern(n->im->ctx, mot_arena_strndup(&n->im->ctx->arena, (const char *)attr->s.data,
-                                                    attr->s.len));
+    return mot_intern(
+        n->im->ctx, mot_arena_strndup(&n->im->ctx->arena, (const char *)attr->s.data, attr->s.len));
 }
 
 bool mot_node_ints(const MotNode *n, const char *name, MotInts *out_list)
@@ -145,11 +145,16 @@ static bool has_type(const Onnx__AttributeProto *attr, int type)
     if (attr->type)
         return attr->type == type;
     switch (type) {
-    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT: return attr->has_i;
-    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT: return attr->has_f;
-    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING: return attr->has_s;
-    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR: return attr->t != NULL;
-    default: return true; /* lists may be empty */
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
+        return attr->has_i;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT:
+        return attr->has_f;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING:
+        return attr->has_s;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
+        return attr->t != NULL;
+    default:
+        return true; /* lists may be empty */
     }
 }
 
@@ -189,7 +194,8 @@ static void check_attr(MotNode *n, const AttrSpec *spec)
         if (!is_named(attr, spec))
             continue;
         if (++found > 1)
-            mot_node_fail(n, MOT_ERR_MODEL, "attribute %.*s is given twice", name_bytes, spec->name);
+            mot_node_fail(n, MOT_ERR_MODEL, "attribute %.*s is given twice", name_bytes,
+                          spec->name);
         for (size_t k = 0; k < sizeof attr_kinds / sizeof *attr_kinds; k++)
             if (attr_kinds[k].letter == spec->letter && !has_type(attr, attr_kinds[k].type))
                 mot_node_fail(n, MOT_ERR_MODEL, "attribute %.*s must be %s", name_bytes, spec->name,
@@ -270,9 +276,10 @@ MotType mot_node_broadcast(MotNode *n, MotType a, MotType b)
         int of_a = i - (out.rank - a.rank), of_b = i - (out.rank - b.rank);
         int64_t x = of_a < 0 ? 1 : a.dims[of_a], y = of_b < 0 ? 1 : b.dims[of_b];
         if (x != y && x != 1 && y != 1) {
-            mot_node_fail(n, MOT_ERR_MODEL, "shapes [%s] and [%s] do not broadcast: %lld against %lld",
-                          mot_shape_text(arena, a.dims, a.rank), mot_shape_text(arena, b.dims, b.rank),
-                          (long long)x, (long long)y);
+            mot_node_fail(n, MOT_ERR_MODEL,
+                          "shapes [%s] and [%s] do not broadcast: %lld against %lld",
+                          mot_shape_text(arena, a.dims, a.rank),
+                          mot_shape_text(arena, b.dims, b.rank), (long long)x, (long long)y);
             return a;
         }
         out.dims[i] = x == 1 ? y : x;
@@ -339,7 +346,8 @@ MotValue mot_node_last_to(MotNode *n, MotValue x, int to)
 static MotValue normalize_known_index(MotNode *n, const MotTensor *index, int64_t size)
 {
     int64_t count = mot_type_elements(&index->type);
-    MotTensor t = {index->type, mot_arena_alloc(&n->im->ctx->arena, (size_t)mot_type_bytes(&index->type))};
+    MotTensor t = {index->type,
+                   mot_arena_alloc(&n->im->ctx->arena, (size_t)mot_type_bytes(&index->type))};
     for (int64_t i = 0; i < count; i++) {
         int64_t k = mot_tensor_get_int(index, i);
         if (k < -size || k >= size) {
@@ -356,14 +364,16 @@ MotValue mot_node_index(MotNode *n, MotValue index, int64_t size)
 {
     MotDtype dtype = mot_value_type(n, index)->dtype;
     if (index && dtype != MOT_I64 && dtype != MOT_I32)
-        mot_node_fail(n, MOT_ERR_MODEL, "indices must be int32 or int64, not %s", mot_dtype_name(dtype));
+        mot_node_fail(n, MOT_ERR_MODEL, "indices must be int32 or int64, not %s",
+                      mot_dtype_name(dtype));
     if (!mot_node_ok(n))
         return 0;
     const MotTensor *known = mot_import_known(n->im, index);
     if (known)
         return normalize_known_index(n, known, size);
     MotValue zero = mot_scalar_like(n->b, index, 0);
-    return mot_select(n->b, mot_lt(n->b, index, zero), mot_add_scalar(n->b, index, (double)size), index);
+    return mot_select(n->b, mot_lt(n->b, index, zero), mot_add_scalar(n->b, index, (double)size),
+                      index);
 }
 
 MotValue mot_node_log_softmax(MotNode *n, MotValue x, int axis)
@@ -371,5 +381,6 @@ MotValue mot_node_log_softmax(MotNode *n, MotValue x, int axis)
     MotBuilder *b = n->b;
     int64_t axes[] = {axis};
     MotValue shifted = mot_sub(b, x, mot_reduce_max(b, x, axes, 1, MOT_KEEP));
-    return mot_sub(b, shifted, mot_log(b, mot_reduce_sum(b, mot_exp(b, shifted), axes, 1, MOT_KEEP)));
+    return mot_sub(b, shifted,
+                   mot_log(b, mot_reduce_sum(b, mot_exp(b, shifted), axes, 1, MOT_KEEP)));
 }

@@ -33,13 +33,16 @@ typedef struct MotImport {
     MotBuilder b;
     MotMap names; /* ONNX name -> index in `bound` */
     MotVec(MotBound) bound;
-    MotVec(MotTensor) known; /* by MotValue: the contents where they follow from constants; else data is NULL */
-    MotMap symbols;          /* symbolic dim -> size */
-    MotMap needed;           /* offered inputs that must be constants; kept over attempts */
-    bool starts_again;       /* `needed` grew: this attempt is void */
+    MotVec(MotTensor)
+        known; /* by MotValue: the contents where they follow from constants; else data is NULL */
+    MotMap symbols;    /* symbolic dim -> size */
+    MotMap needed;     /* offered inputs that must be constants; kept over attempts */
+    bool starts_again; /* `needed` grew: this attempt is void */
 } MotImport;
 
 typedef struct MotNode MotNode;
+
+enum { MOT_ANY_NUMBER = 0xffff }; /* of operands or results of a row */
 
 /* A row of onnx_ops.def. */
 typedef struct MotLowering {
@@ -67,7 +70,8 @@ struct MotNode {
     uint32_t n_out; /* as many as the node names */
 };
 
-#define ONNX_OP(op, since, n_min, n_max, n_out, attrs, lower, kind) void mot_lower_##lower(MotNode *n);
+#define ONNX_OP(op, since, n_min, n_max, n_out, attrs, lower, kind)                                \
+    void mot_lower_##lower(MotNode *n);
 #define ONNX_SEQUENCE_OP ONNX_OP
 #include "frontend/onnx_ops.def"
 

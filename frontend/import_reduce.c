@@ -105,9 +105,12 @@ void mot_lower_reduce_max(MotNode *n)
 static MotValue reverse_order(MotNode *n, MotValue x)
 {
     switch (mot_dtype_class(mot_value_type(n, x)->dtype)) {
-    case MOT_CLASS_BOOL: return mot_not(n->b, x);
-    case MOT_CLASS_FLOAT: return mot_neg(n->b, x);
-    default: return mot_rsub(n->b, -1, x);
+    case MOT_CLASS_BOOL:
+        return mot_not(n->b, x);
+    case MOT_CLASS_FLOAT:
+        return mot_neg(n->b, x);
+    default:
+        return mot_rsub(n->b, -1, x);
     }
 }
 
@@ -128,7 +131,8 @@ static MotValue multiply_axis(MotNode *n, MotValue x, int axis)
     }
     while (mot_node_ok(n) && mot_value_type(n, x)->dims[axis] > 1) {
         int64_t size = mot_value_type(n, x)->dims[axis], half = size / 2;
-        MotValue y = mot_mul(b, mot_slice_axis(b, x, axis, 0, half), mot_slice_axis(b, x, axis, half, half));
+        MotValue y =
+            mot_mul(b, mot_slice_axis(b, x, axis, 0, half), mot_slice_axis(b, x, axis, half, half));
         MotValue odd = size % 2 ? mot_slice_axis(b, x, axis, size - 1, 1) : 0;
         x = odd ? mot_concat(b, (MotValue[]){y, odd}, 2, axis) : y;
     }

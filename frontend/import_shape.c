@@ -73,7 +73,8 @@ void mot_lower_range(MotNode *n)
         return;
     for (uint32_t i = 0; i < 3; i++)
         if (mot_type_elements(mot_node_type(n, i)) != 1)
-            mot_node_fail(n, MOT_ERR_MODEL, "input %s must be a scalar", mot_node_operand_text(n, i));
+            mot_node_fail(n, MOT_ERR_MODEL, "input %s must be a scalar",
+                          mot_node_operand_text(n, i));
     if (!mot_node_ok(n))
         return;
     double first = mot_tensor_get(start, 0), step = mot_tensor_get(delta, 0);
@@ -145,7 +146,8 @@ static void fail_reshape(MotNode *n, const MotType *target, int64_t elements)
     mot_node_fail(n, MOT_ERR_MODEL, "target shape [%s] has %lld elements, the input has %lld",
                   mot_shape_text(arena, target->dims, target->rank),
                   (long long)mot_type_elements(target), (long long)elements);
-    mot_hint(n->im->ctx, "a model traced at other sizes than it declares needs those sizes: --dim NAME=SIZE");
+    mot_hint(n->im->ctx,
+             "a model traced at other sizes than it declares needs those sizes: --dim NAME=SIZE");
 }
 
 /* The product of the dims of a target from a file, -1 aside; -1 if it overflows. */
@@ -167,13 +169,15 @@ static void resolve_target(MotNode *n, MotType *target, bool zero_is_zero)
     for (int i = 0; i < target->rank; i++) {
         int64_t dim = target->dims[i];
         if (dim == 0 && !zero_is_zero && i >= x.rank)
-            mot_node_fail(n, MOT_ERR_MODEL, "dim %d of the target is 0 (copy), but the input has rank %d",
-                          i, x.rank);
+            mot_node_fail(n, MOT_ERR_MODEL,
+                          "dim %d of the target is 0 (copy), but the input has rank %d", i, x.rank);
         else if (dim == 0 && !zero_is_zero)
             target->dims[i] = x.dims[i];
         else if (dim < -1 || (dim == -1 && free >= 0))
-            mot_node_fail(n, MOT_ERR_MODEL, dim < -1 ? "dim %d of the target is negative"
-                                                     : "dim %d of the target is a second -1", i);
+            mot_node_fail(n, MOT_ERR_MODEL,
+                          dim < -1 ? "dim %d of the target is negative"
+                                   : "dim %d of the target is a second -1",
+                          i);
         else if (dim == -1)
             free = i;
     }
@@ -316,7 +320,8 @@ void mot_lower_tile(MotNode *n)
     if (!mot_node_known_ints(n, 1, &counts))
         return;
     if (counts.n != (uint32_t)rank)
-        mot_node_fail(n, MOT_ERR_MODEL, "repeats has %u entries, the input has rank %d", counts.n, rank);
+        mot_node_fail(n, MOT_ERR_MODEL, "repeats has %u entries, the input has rank %d", counts.n,
+                      rank);
     MotValue y = n->in[0];
     for (int i = 0; i < rank && mot_node_ok(n); i++) {
         if (counts.data[i] < 0)
@@ -338,8 +343,9 @@ void mot_lower_trilu(MotNode *n)
         return;
     const MotType x = *mot_node_type(n, 0);
     const int64_t *dims = x.dims + x.rank - 2;
-    MotValue k = mot_node_has(n, 1) ? mot_reshape(b, mot_cast(b, n->in[1], MOT_I64), 0, (int64_t[]){0})
-                                    : mot_scalar(b, MOT_I64, 0);
+    MotValue k = mot_node_has(n, 1)
+                     ? mot_reshape(b, mot_cast(b, n->in[1], MOT_I64), 0, (int64_t[]){0})
+                     : mot_scalar(b, MOT_I64, 0);
     MotValue offset =
         mot_sub(b, mot_iota(b, MOT_I64, 2, dims, 1), mot_iota(b, MOT_I64, 2, dims, 0));
     MotValue keeps = mot_node_int(n, "upper", 1) ? mot_le(b, k, offset) : mot_le(b, offset, k);

@@ -102,7 +102,8 @@ static int count_long_dims(const MotType *type)
 static bool is_view(MotOpKind kind)
 {
     return kind == MOT_OP_RESHAPE || kind == MOT_OP_TRANSPOSE || kind == MOT_OP_BROADCAST ||
-           kind == MOT_OP_SLICE || kind == MOT_OP_CAST || kind == MOT_OP_PAD || kind == MOT_OP_CONCAT;
+           kind == MOT_OP_SLICE || kind == MOT_OP_CAST || kind == MOT_OP_PAD ||
+           kind == MOT_OP_CONCAT;
 }
 
 /* The op under casts and views that defines v. */
@@ -142,10 +143,12 @@ static bool feeds_softmax(Uses *u, MotValue v)
         v = stack.data[--stack.n];
         for (uint32_t i = u->first_use[v]; i < u->first_use[v + 1]; i++) {
             const MotOp *op = mot_graph_op(g, u->uses[i].op);
-            if (op->kind == MOT_OP_SOFTMAX || (op->kind == MOT_OP_ATTENTION && u->uses[i].operand == 3))
+            if (op->kind == MOT_OP_SOFTMAX ||
+                (op->kind == MOT_OP_ATTENTION && u->uses[i].operand == 3))
                 return true;
             bool goes_on = is_view(op->kind) || op->kind == MOT_OP_ADD || op->kind == MOT_OP_SUB ||
-                           op->kind == MOT_OP_MUL || op->kind == MOT_OP_DIV || op->kind == MOT_OP_SELECT;
+                           op->kind == MOT_OP_MUL || op->kind == MOT_OP_DIV ||
+                           op->kind == MOT_OP_SELECT;
             if (goes_on && u->seen[u->uses[i].op] != u->walk) {
                 u->seen[u->uses[i].op] = u->walk;
                 mot_vec_push(&u->ctx->arena, &stack, op->out[0]);
@@ -227,11 +230,16 @@ static const struct {
     Judge judge;
     bool anywhere;
 } judges[MOT_N_OPS] = {
-    [MOT_OP_CONTRACT] = {judge_contract, false},   [MOT_OP_GATHER] = {judge_gather, true},
-    [MOT_OP_LAYER_NORM] = {judge_norm, false},     [MOT_OP_ADD] = {judge_add, false},
-    [MOT_OP_SUB] = {judge_sub, false},             [MOT_OP_MUL] = {judge_product, false},
-    [MOT_OP_DIV] = {judge_product, false},         [MOT_OP_SELECT] = {judge_select, false},
-    [MOT_OP_ATTENTION] = {judge_attention, false}, [MOT_OP_SQRT] = {judge_root, true},
+    [MOT_OP_CONTRACT] = {judge_contract, false},
+    [MOT_OP_GATHER] = {judge_gather, true},
+    [MOT_OP_LAYER_NORM] = {judge_norm, false},
+    [MOT_OP_ADD] = {judge_add, false},
+    [MOT_OP_SUB] = {judge_sub, false},
+    [MOT_OP_MUL] = {judge_product, false},
+    [MOT_OP_DIV] = {judge_product, false},
+    [MOT_OP_SELECT] = {judge_select, false},
+    [MOT_OP_ATTENTION] = {judge_attention, false},
+    [MOT_OP_SQRT] = {judge_root, true},
     [MOT_OP_RSQRT] = {judge_root, true},
 };
 
@@ -266,7 +274,8 @@ static Opinion judge_param(Uses *u, MotValue param, const MotOp **out_op)
             Opinion opinion = judge_use(u, u->uses[i], v);
             if (opinion.verdict == FOLLOW && !is_seen[u->uses[i].op]++)
                 mot_vec_push(&u->ctx->arena, &stack, op->out[0]);
-            bool decides = opinion.verdict == TRAIN || (opinion.verdict == FREEZE && best.verdict != FREEZE);
+            bool decides =
+                opinion.verdict == TRAIN || (opinion.verdict == FREEZE && best.verdict != FREEZE);
             if (decides) {
                 best = opinion;
                 *out_op = op;
@@ -294,7 +303,8 @@ static MotStatus check_globs(MotCtx *ctx, const MotTrained *trained, const char 
         for (uint32_t k = 0; k < trained->n && !is_used; k++)
             is_used = mot_glob_match(globs[i], trained->rows[k].name);
         if (!is_used) {
-            mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s %s matches no initializer that could train", flag,
+            mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                     "%s %s matches no initializer that could train", flag,
                      mot_quote(&ctx->arena, globs[i]));
             mot_hint(ctx, "`motley import MODEL` lists them; integers and scalars never train");
             return ctx->status;
@@ -312,7 +322,8 @@ static MotStatus apply_globs(MotCtx *ctx, const MotTrainOpts *opts, MotTrained *
         bool trains = matches_any(opts->train, opts->n_train, row->name);
         bool freezes = matches_any(opts->freeze, opts->n_freeze, row->name);
         if (trains && freezes)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "both --train and --freeze match initializer %s",
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "both --train and --freeze match initializer %s",
                             mot_quote(&ctx->arena, row->name));
         if (trains != freezes) {
             row->is_trained = trains;
@@ -322,7 +333,8 @@ static MotStatus apply_globs(MotCtx *ctx, const MotTrainOpts *opts, MotTrained *
     return MOT_OK;
 }
 
-MotStatus mot_trained_decide(MotCtx *ctx, MotGraph *g, const MotTrainOpts *opts, MotTrained *out_trained)
+MotStatus mot_trained_decide(MotCtx *ctx, MotGraph *g, const MotTrainOpts *opts,
+                             MotTrained *out_trained)
 {
     Uses u = {.ctx = ctx, .g = g, .seen = mot_arena_array(&ctx->arena, uint32_t, g->ops.n)};
     MotVec(MotTrainedRow) rows = {0};
@@ -356,7 +368,8 @@ MotStatus mot_trained_decide(MotCtx *ctx, MotGraph *g, const MotTrainOpts *opts,
 
 /* ---- Ties ---- */
 
-static MotStatus read_initializer(MotCtx *ctx, const MotOnnxFile *file, const char *name, MotTensor *out)
+static MotStatus read_initializer(MotCtx *ctx, const MotOnnxFile *file, const char *name,
+                                  MotTensor *out)
 {
     const Onnx__GraphProto *graph = file->model->graph;
     for (size_t i = 0; i < graph->n_initializer; i++)
@@ -370,7 +383,8 @@ static MotStatus read_initializer(MotCtx *ctx, const MotOnnxFile *file, const ch
 static bool is_telling(const MotTensor *t)
 {
     size_t step = (size_t)mot_dtype_bytes(t->type.dtype), bytes = (size_t)mot_type_bytes(&t->type);
-    return count_long_dims(&t->type) >= 2 && memcmp(t->data, (const char *)t->data + step, bytes - step) != 0;
+    return count_long_dims(&t->type) >= 2 &&
+           memcmp(t->data, (const char *)t->data + step, bytes - step) != 0;
 }
 
 static bool is_transposed(const MotTensor *a, const MotTensor *b)
@@ -398,7 +412,8 @@ MotStatus mot_trained_find_ties(MotCtx *ctx, const MotOnnxFile *file, MotTrained
             continue;
         for (uint32_t k = 0; k < i && !row->looks_tied; k++) {
             const MotTensor *a = &tensors[k], *b = &tensors[i];
-            if (a->type.dtype != b->type.dtype || mot_type_bytes(&a->type) != mot_type_bytes(&b->type))
+            if (a->type.dtype != b->type.dtype ||
+                mot_type_bytes(&a->type) != mot_type_bytes(&b->type))
                 continue;
             bool is_equal = mot_dims_equal(&a->type, &b->type) &&
                             memcmp(a->data, b->data, (size_t)mot_type_bytes(&a->type)) == 0;
@@ -434,8 +449,11 @@ MotStatus mot_trained_tie(MotCtx *ctx, MotGraph *g, const char *first, const cha
                       s->dims[1] == t->dims[0] && !mot_dims_equal(s, t);
     if (a == b || attrs->tied || (!is_flipped && !mot_dims_equal(s, t)))
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie %s=%s: %s", first, second,
-                        a == b ? "they are the same" : attrs->tied ? "the first is tied already" : "their shapes differ");
+                        a == b        ? "they are the same"
+                        : attrs->tied ? "the first is tied already"
+                                      : "their shapes differ");
     attrs->tied = mot_attrs(b, param)->name;
+    attrs->tied_transposed = is_flipped;
     MotBuilder builder = mot_builder_make(g);
     if (is_flipped)
         to = mot_transpose(&builder, to, (int64_t[]){1, 0});

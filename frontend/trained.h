@@ -11,7 +11,8 @@
 #include "ir/graph.h"
 
 typedef struct MotTrainOpts {
-    const char *const *train, *const *freeze; /* globs over initializer names that overrule the decision */
+    const char *const *train,
+        *const *freeze; /* globs over initializer names that overrule the decision */
     uint32_t n_train, n_freeze;
 } MotTrainOpts;
 
@@ -19,7 +20,7 @@ typedef struct MotTrainedRow {
     const char *name;
     MotType type; /* in the file */
     bool is_trained;
-    const char *reason; /* `weight of contract, node "/h.0/attn/MatMul"` */
+    const char *reason;     /* `weight of contract, node "/h.0/attn/MatMul"` */
     const char *looks_tied; /* an earlier initializer with equal values, or NULL */
     bool is_transposed;     /* equal after swapping the dims */
 } MotTrainedRow;
@@ -36,12 +37,14 @@ typedef struct MotTrained {
 MOT_CHECKED MotStatus mot_trained_decide(MotCtx *ctx, MotGraph *g, const MotTrainOpts *opts,
                                          MotTrained *out_trained);
 /* Fills looks_tied by comparing the values in the file: tensors with at least two dims and two different values. */
-MOT_CHECKED MotStatus mot_trained_find_ties(MotCtx *ctx, const MotOnnxFile *file, MotTrained *trained);
+MOT_CHECKED MotStatus mot_trained_find_ties(MotCtx *ctx, const MotOnnxFile *file,
+                                            MotTrained *trained);
 /*
  * Trains `second` as `first` (--tie): its uses read `first`, transposed if the shapes are; the op stays, recorded in
  * first's `tied`, until the next compaction. MOT_ERR_USAGE if there is no such param or the shapes do not allow it.
  */
-MOT_CHECKED MotStatus mot_trained_tie(MotCtx *ctx, MotGraph *g, const char *first, const char *second);
+MOT_CHECKED MotStatus mot_trained_tie(MotCtx *ctx, MotGraph *g, const char *first,
+                                      const char *second);
 /* Makes a constant with the file's values of every param that does not train, so that passes may compute with it. */
 MOT_CHECKED MotStatus mot_trained_freeze(MotCtx *ctx, MotGraph *g, const MotOnnxFile *file);
 

@@ -104,12 +104,14 @@ static bool print_tensor(MotArena *arena, const void *field, MotTerm *out)
 
 typedef bool (*PrintField)(MotArena *, const void *, MotTerm *);
 static const PrintField printers[] = {
-    [MOT_ATTR_INT] = print_int,       [MOT_ATTR_FLOAT] = print_float, [MOT_ATTR_FLAG] = print_flag,
-    [MOT_ATTR_STR] = print_str,       [MOT_ATTR_INTS] = print_ints,   [MOT_ATTR_DTYPE] = print_dtype,
+    [MOT_ATTR_INT] = print_int,       [MOT_ATTR_FLOAT] = print_float,
+    [MOT_ATTR_FLAG] = print_flag,     [MOT_ATTR_STR] = print_str,
+    [MOT_ATTR_INTS] = print_ints,     [MOT_ATTR_DTYPE] = print_dtype,
     [MOT_ATTR_TENSOR] = print_tensor,
 };
 
-void mot_attrs_print(MotArena *arena, const MotAttrField *fields, const void *attrs, MotRecord *record)
+void mot_attrs_print(MotArena *arena, const MotAttrField *fields, const void *attrs,
+                     MotRecord *record)
 {
     for (const MotAttrField *f = fields; f->name; f++) {
         MotTerm term;
@@ -120,12 +122,20 @@ void mot_attrs_print(MotArena *arena, const MotAttrField *fields, const void *at
 
 /* ---- Reading ---- */
 
+/* `term` is the value of the attribute, or an item of it. */
+static MotStatus refuse_term(const MotAttrsReader *r, const MotRecordAttr *attr,
+                             const MotTerm *term, const char *wanted)
+{
+    bool is_flag = term->kind == MOT_TERM_NONE;
+    return mot_fail(r->ctx, MOT_ERR_MODEL,
+                    mot_record_loc(r->ctx, r->file, is_flag ? attr->pos : term->pos),
+                    "%s: attribute %s must be %s, not %s", r->record->op, attr->name, wanted,
+                    is_flag ? "a flag" : mot_term_kind_text(term->kind));
+}
+
 static MotStatus refuse(const MotAttrsReader *r, const MotRecordAttr *attr, const char *wanted)
 {
-    return mot_fail(r->ctx, MOT_ERR_MODEL, mot_record_loc(r->ctx, r->file, attr->value.pos),
-                    "%s: attribute %s must be %s, not %s", r->record->op, attr->name, wanted,
-                    attr->value.kind == MOT_TERM_NONE ? "a flag"
-                                                      : mot_term_kind_text(attr->value.kind));
+    return refuse_term(r, attr, &attr->value, wanted);
 }
 
 static MotStatus read_int(const MotAttrsReader *r, const MotRecordAttr *attr, void *field)
@@ -176,7 +186,7 @@ static MotStatus read_ints(const MotAttrsReader *r, const MotRecordAttr *attr, v
     for (uint32_t i = 0; i < n; i++) {
         const MotTerm *item = &attr->value.items.data[i];
         if (item->kind != MOT_TERM_INT)
-            return refuse(r, &(MotRecordAttr){attr->name, *item}, "a list of integers");
+            return refuse_term(r, attr, item, "a list of integers");
         ints.data[i] = item->integer;
     }
     *(MotInts *)field = ints;
@@ -202,22 +212,21 @@ static void integer_range(MotDtype dtype, int64_t *least, int64_t *greatest)
     *least = is_signed ? -*greatest - 1 : 0;
 }
 
-static MotStatus read_element(const MotAttrsReader *r, const MotRecordAttr *attr, const MotTerm *term,
-                              MotTensor *tensor, int64_t i)
+static MotStatus read_element(const MotAttrsReader *r, const MotRecordAttr *attr,
+                              const MotTerm *term, MotTensor *tensor, int64_t i)
 {
     MotDtype dtype = tensor->type.dtype;
-    const MotRecordAttr item = {attr->name, *term};
     if (mot_dtype_class(dtype) == MOT_CLASS_FLOAT) {
         double number;
         if (!read_number(term, &number))
-            return refuse(r, &item, "numbers");
+            return refuse_term(r, attr, term, "numbers");
         mot_tensor_set(tensor, i, number);
         return MOT_OK;
     }
     int64_t least, greatest;
     integer_range(dtype, &least, &greatest);
     if (term->kind != MOT_TERM_INT)
-        return refuse(r, &item, "integers, as the type says");
+        return refuse_term(r, attr, term, "integers, as the type says");
     if (term->integer < least || term->integer > greatest)
         return mot_fail(r->ctx, MOT_ERR_MODEL, mot_record_loc(r->ctx, r->file, term->pos),
                         "%lld is no %s: those go from %lld to %lld", (long long)term->integer,
@@ -265,10 +274,9 @@ static MotStatus read_tensor(const MotAttrsReader *r, const MotRecordAttr *attr,
     } else {
         uint32_t n = attr->value.items.n;
         if (mot_type_elements(&tensor.type) != n)
-            return mot_fail(r->ctx, MOT_ERR_MODEL,
-                            mot_record_loc(r->ctx, r->file, attr->value.pos),
-                            "%s: attribute %s has %u elements, the type has %" PRId64, r->record->op,
-                            attr->name, n, mot_type_elements(&tensor.type));
+            return mot_fail(r->ctx, MOT_ERR_MODEL, mot_record_loc(r->ctx, r->file, attr->value.pos),
+                            "%s: attribute %s has %u elements, the type has %" PRId64,
+                            r->record->op, attr->name, n, mot_type_elements(&tensor.type));
         tensor.data = mot_arena_alloc_array(&r->ctx->arena, n, sizeof(int64_t));
         for (uint32_t i = 0; i < n; i++)
             MOT_TRY(read_element(r, attr, &attr->value.items.data[i], &tensor, i));
@@ -300,7 +308,7 @@ static MotStatus refuse_name(const MotAttrsReader *r, const MotRecordAttr *attr)
         mot_text_printf(&names, "%s%s", names.n ? ", " : "", f->name);
     for (const char *const *other = r->others; *other; other++)
         mot_text_printf(&names, "%s%s", names.n ? ", " : "", *other);
-    return mot_fail(r->ctx, MOT_ERR_MODEL, mot_record_loc(r->ctx, r->file, attr->value.pos),
+    return mot_fail(r->ctx, MOT_ERR_MODEL, mot_record_loc(r->ctx, r->file, attr->pos),
                     "%s has no attribute %s; it has %s", r->record->op, attr->name,
                     mot_text_get(&names));
 }

@@ -11,7 +11,8 @@
 enum { MOT_ATTRS_MAX_SPLAT_BYTES = 256 << 20 };
 
 /* Appends the fields of `attrs` that are not zero to the record. Strings and lists are not copied. */
-void mot_attrs_print(MotArena *arena, const MotAttrField *fields, const void *attrs, MotRecord *record);
+void mot_attrs_print(MotArena *arena, const MotAttrField *fields, const void *attrs,
+                     MotRecord *record);
 
 typedef struct MotAttrsReader {
     MotCtx *ctx;
@@ -20,7 +21,8 @@ typedef struct MotAttrsReader {
     const MotAttrField *fields;
     const char *const *others; /* names that the caller reads itself; ends with NULL */
     const MotType *type;       /* of a tensor field; NULL: the record gives none */
-    size_t *splat_bytes;       /* counts what `data=1.0` made out of a few bytes of text, against MOT_ATTRS_MAX_SPLAT_BYTES */
+    size_t *
+        splat_bytes; /* counts what `data=1.0` made out of a few bytes of text, against MOT_ATTRS_MAX_SPLAT_BYTES */
 } MotAttrsReader;
 
 /*

@@ -93,14 +93,23 @@ static MotTerm forward_term(const Printer *p, MotOpId fwd)
     return mot_term_text(MOT_TERM_VALUE, mot_arena_printf(p->arena, "undefined op %u", fwd));
 }
 
-MotRecordType mot_type_to_record(const MotType *type, const char *const *symbols)
+/* The name of a dim below zero, or NULL if the graph has none. */
+static const char *symbol_of(const MotGraph *g, int64_t dim)
+{
+    int64_t index = -(dim + 1);
+    return index < g->symbols.n ? g->symbols.data[index] : NULL;
+}
+
+MotRecordType mot_type_to_record(const MotGraph *g, const MotType *type)
 {
     MotRecordType record = {.dtype = type->dtype, .rank = type->rank};
     for (int i = 0; i < type->rank; i++) {
-        if (type->dims[i] < 0)
-            record.dims[i].symbol = symbols[-(type->dims[i] + 1)];
-        else
+        if (type->dims[i] >= 0) {
             record.dims[i].size = type->dims[i];
+        } else {
+            const char *symbol = symbol_of(g, type->dims[i]);
+            record.dims[i].symbol = symbol ? symbol : "undefined";
+        }
     }
     return record;
 }
@@ -116,7 +125,8 @@ static MotRecord op_record(const Printer *p, const MotOp *op)
     if (op->attrs)
         mot_attrs_print(p->arena, info->fields, op->attrs, &record);
     if (op->origin)
-        mot_record_add_attr(p->arena, &record, "origin", mot_term_text(MOT_TERM_STRING, op->origin));
+        mot_record_add_attr(p->arena, &record, "origin",
+                            mot_term_text(MOT_TERM_STRING, op->origin));
     if (op->fwd)
         mot_record_add_attr(p->arena, &record, "fwd", forward_term(p, op->fwd));
     if (op->role)
@@ -124,7 +134,7 @@ static MotRecord op_record(const Printer *p, const MotOp *op)
                             mot_term_text(MOT_TERM_WORD, mot_role_names[op->role]));
     for (uint32_t i = 0; i < op->n_out; i++)
         mot_vec_push(p->arena, &record.types,
-                     mot_type_to_record(mot_graph_type(p->g, op->out[i]), p->g->symbols.data));
+                     mot_type_to_record(p->g, mot_graph_type(p->g, op->out[i])));
     return record;
 }
 
@@ -289,11 +299,24 @@ static MotStatus parse_origin_and_role(Parser *p, const MotRecord *r)
                     "attribute role must be forward, dx, dw or update");
 }
 
+/* Whether all dims that are no sizes are symbols of the graph. */
+static bool has_known_dims(const MotGraph *g, const MotType *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (type->dims[i] < 0 && !symbol_of(g, type->dims[i]))
+            return false;
+    return true;
+}
+
 /* Fails if the declared types are not those of the results; without declared ones, inference must have given some. */
-static MotStatus compare_types(Parser *p, const MotRecord *r, const MotOp *op, const MotType *declared)
+static MotStatus compare_types(Parser *p, const MotRecord *r, const MotOp *op,
+                               const MotType *declared)
 {
     for (uint32_t i = 0; i < op->n_out; i++) {
         MotType *type = &p->g->values.data[op->out[i]].type;
+        if (!has_known_dims(p->g, type))
+            return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, r->pos),
+                            "%s: the result has a size below zero", r->op);
         if (!mot_type_fits(type))
             return mot_fail(p->ctx, MOT_ERR_LIMIT, loc_of(p, r->pos),
                             "%s: the result has 2^62 elements or more", r->op);
@@ -303,7 +326,7 @@ static MotStatus compare_types(Parser *p, const MotRecord *r, const MotOp *op, c
         if (type->dtype == MOT_NO_DTYPE)
             *type = declared[i];
         if (r->types.n && !mot_type_equal(type, &declared[i])) {
-            MotRecordType inferred = mot_type_to_record(type, p->g->symbols.data);
+            MotRecordType inferred = mot_type_to_record(p->g, type);
             MotText text;
             mot_text_init(&text, &p->ctx->arena);
             mot_text_add_type(&text, &r->types.data[i]);
@@ -375,7 +398,7 @@ static MotStatus parse_symbols(Parser *p, const MotRecord *record)
     for (uint32_t i = 0; i < record->attrs.n; i++) {
         const MotRecordAttr *attr = &record->attrs.data[i];
         if (strcmp(attr->name, "symbols") != 0 || attr->value.kind != MOT_TERM_LIST)
-            return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, attr->value.pos),
+            return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, attr->pos),
                             "graph has one attribute, symbols=[@name, ...], not %s", attr->name);
         for (uint32_t k = 0; k < attr->value.items.n; k++) {
             const MotTerm *item = &attr->value.items.data[k];

@@ -18,7 +18,7 @@ MOT_CHECKED MotStatus mot_graph_from_record(MotCtx *ctx, const char *file, const
 /* The header and the graph, for mot_records_print_json. */
 MotRecords mot_graph_to_records(const MotGraph *g);
 
-/* A type as its record: dims below zero become the names in `symbols`. */
-MotRecordType mot_type_to_record(const MotType *type, const char *const *symbols);
+/* A type of the graph as its record: dims below zero become names. A dim that the graph has no name for is @undefined. */
+MotRecordType mot_type_to_record(const MotGraph *g, const MotType *type);
 
 #endif

@@ -24,8 +24,8 @@ MotLoc mot_record_loc(MotCtx *ctx, const char *file, MotTextPos pos)
 {
     if (pos.line == 0)
         return (MotLoc){file, NULL};
-    return (MotLoc){
-        file, mot_arena_printf(&ctx->arena, "line %u, column %u", pos.line, pos.column)};
+    return (MotLoc){file,
+                    mot_arena_printf(&ctx->arena, "line %u, column %u", pos.line, pos.column)};
 }
 
 const char *mot_term_kind_text(MotTermKind kind)
@@ -163,14 +163,21 @@ static MotStatus take_atom(Parser *p, MotTermKind kind, MotTerm *out)
     *out = (MotTerm){.kind = kind, .pos = p->lexer.token.pos};
     switch (kind) {
     case MOT_TERM_VALUE:
-    case MOT_TERM_SYMBOL: MOT_TRY(decode_name(p, out)); break;
+    case MOT_TERM_SYMBOL:
+        MOT_TRY(decode_name(p, out));
+        break;
     case MOT_TERM_STRING:
         MOT_TRY(decode_string(p, p->lexer.token.start, p->lexer.token.n, &out->text));
         break;
     case MOT_TERM_INT:
-    case MOT_TERM_FLOAT: MOT_TRY(decode_number(p, out)); break;
-    case MOT_TERM_WORD: decode_word(p, out); break;
-    default: break;
+    case MOT_TERM_FLOAT:
+        MOT_TRY(decode_number(p, out));
+        break;
+    case MOT_TERM_WORD:
+        decode_word(p, out);
+        break;
+    default:
+        break;
     }
     mot_lexer_next(&p->lexer);
     return MOT_OK;
@@ -178,9 +185,9 @@ static MotStatus take_atom(Parser *p, MotTermKind kind, MotTerm *out)
 
 /* The kind of term a token stands for; NONE if for none. */
 static const MotTermKind atoms[] = {
-    [MOT_TOKEN_WORD] = MOT_TERM_WORD,   [MOT_TOKEN_VALUE] = MOT_TERM_VALUE,
+    [MOT_TOKEN_WORD] = MOT_TERM_WORD,     [MOT_TOKEN_VALUE] = MOT_TERM_VALUE,
     [MOT_TOKEN_SYMBOL] = MOT_TERM_SYMBOL, [MOT_TOKEN_INT] = MOT_TERM_INT,
-    [MOT_TOKEN_FLOAT] = MOT_TERM_FLOAT, [MOT_TOKEN_STRING] = MOT_TERM_STRING,
+    [MOT_TOKEN_FLOAT] = MOT_TERM_FLOAT,   [MOT_TOKEN_STRING] = MOT_TERM_STRING,
     [MOT_TOKEN_BAD] = MOT_TERM_NONE,
 };
 
@@ -248,11 +255,15 @@ static bool is_operand(const Parser *p, bool only_words)
     if (token->starts_line)
         return false;
     switch (token->kind) {
-    case MOT_TOKEN_WORD: return only_words || is_absent(token);
-    case MOT_TOKEN_VALUE: return !is_before(p, "=,"); /* else a result of the next record */
+    case MOT_TOKEN_WORD:
+        return only_words || is_absent(token);
+    case MOT_TOKEN_VALUE:
+        return !is_before(p, "=,"); /* else a result of the next record */
     case MOT_TOKEN_SYMBOL:
-    case MOT_TOKEN_INT: return true;
-    default: return false;
+    case MOT_TOKEN_INT:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -261,8 +272,7 @@ static MotStatus parse_operands(Parser *p, MotRecord *record)
     bool only_words = true;
     while (is_operand(p, only_words)) {
         MotTerm operand;
-        MotTermKind kind =
-            is_absent(&p->lexer.token) ? MOT_TERM_NONE : atoms[p->lexer.token.kind];
+        MotTermKind kind = is_absent(&p->lexer.token) ? MOT_TERM_NONE : atoms[p->lexer.token.kind];
         MOT_TRY(take_atom(p, kind, &operand));
         if (operand.kind == MOT_TERM_FLOAT)
             return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, operand.pos),
@@ -292,7 +302,7 @@ static MotStatus parse_attr(Parser *p, MotRecord *record)
     const MotToken token = p->lexer.token;
     if (token.kind != MOT_TOKEN_WORD)
         return expected(p, "the name of an attribute");
-    MotRecordAttr attr = {.name = text_of(p, token.start, token.n), .value.pos = token.pos};
+    MotRecordAttr attr = {.name = text_of(p, token.start, token.n), .pos = token.pos};
     if (mot_record_attr(record, attr.name))
         return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, token.pos), "attribute %s is given twice",
                         attr.name);
@@ -471,7 +481,7 @@ const MotTerm *mot_record_attr(const MotRecord *record, const char *name)
 
 void mot_record_add_attr(MotArena *arena, MotRecord *record, const char *name, MotTerm value)
 {
-    mot_vec_push(arena, &record->attrs, (MotRecordAttr){name, value});
+    mot_vec_push(arena, &record->attrs, (MotRecordAttr){.name = name, .value = value});
 }
 
 MotRecord mot_record_header(MotCtx *ctx, const char *what, int version)
@@ -487,8 +497,8 @@ MotStatus mot_records_check_header(MotCtx *ctx, const char *file, const MotRecor
 {
     const MotRecord *r = records->n ? &records->data[0] : NULL;
     MotLoc loc = mot_record_loc(ctx, file, r ? r->pos : (MotTextPos){0});
-    if (!r || strcmp(r->op, "motley") != 0 || r->in.n != 2 ||
-        r->in.data[0].kind != MOT_TERM_WORD || r->in.data[1].kind != MOT_TERM_INT)
+    if (!r || strcmp(r->op, "motley") != 0 || r->in.n != 2 || r->in.data[0].kind != MOT_TERM_WORD ||
+        r->in.data[1].kind != MOT_TERM_INT)
         return mot_fail(ctx, MOT_ERR_MISMATCH, loc, "expected the header `motley %s %d`", what,
                         version);
     if (strcmp(r->in.data[0].text, what) != 0)

@@ -36,7 +36,7 @@ typedef enum MotTermKind {
 #define X(id, member, text) MOT_TERM_##id,
     MOT_TERM_LIST(X)
 #undef X
-    MOT_N_TERMS
+        MOT_N_TERMS
 } MotTermKind;
 
 /* A place in a text, from 1; 0 for what was not parsed. Columns are bytes. */
@@ -61,7 +61,8 @@ struct MotTerm {
 
 typedef struct MotRecordAttr {
     const char *name;
-    MotTerm value; /* MOT_TERM_NONE: a flag */
+    MotTextPos pos; /* of the name */
+    MotTerm value;  /* MOT_TERM_NONE: a flag */
 } MotRecordAttr;
 
 /* A size, or the name of a symbolic dim: letters but `x`, which separates dims, digits, `_` and `.`. */

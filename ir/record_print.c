@@ -201,9 +201,8 @@ static void json_list(MotText *text, const MotTerm *term)
 static void json_term(MotText *text, const MotTerm *term)
 {
     static const PrintTerm printers[MOT_N_TERMS] = {
-        [MOT_TERM_NONE] = json_none,   [MOT_TERM_VALUE] = json_name,
-        [MOT_TERM_SYMBOL] = json_name, [MOT_TERM_WORD] = json_text,
-        [MOT_TERM_STRING] = json_text, [MOT_TERM_INT] = print_int,
+        [MOT_TERM_NONE] = json_none,   [MOT_TERM_VALUE] = json_name,  [MOT_TERM_SYMBOL] = json_name,
+        [MOT_TERM_WORD] = json_text,   [MOT_TERM_STRING] = json_text, [MOT_TERM_INT] = print_int,
         [MOT_TERM_FLOAT] = json_float, [MOT_TERM_LIST] = json_list,
     };
     printers[term->kind](text, term);

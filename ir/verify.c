@@ -3,7 +3,7 @@
  * inference for the types. Collects violations, at most MAX_TOLD of them told. Linear, but for composites' expansions.
  */
 #include "ir/builder.h"
-#include "ir/record.h"
+#include "ir/graph_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,13 +11,16 @@
 
 enum { MAX_TOLD = 20 };
 
+/* A value: not defined by the ops so far, defined, or with a type that is none: nothing is inferred from that. */
+enum { UNDEFINED, DEFINED, UNTYPED };
+
 typedef struct {
     MotGraph *g;
     MotVec(const char *) told;
     uint32_t n_violations;
-    uint8_t *is_op_in_body;    /* an op id */
-    uint8_t *is_value_defined; /* a value id: by an op of the body so far */
-    MotMap sources;            /* names of inputs and parameters */
+    uint8_t *is_op_in_body; /* an op id */
+    uint8_t *value_state;   /* a value id */
+    MotMap sources;         /* names of inputs and parameters */
 } Verifier;
 
 static void tell(Verifier *v, const MotOp *op, const char *format, ...)
@@ -47,17 +50,9 @@ static void tell(Verifier *v, const MotOp *op, const char *format, ...)
 static const char *type_text(const MotGraph *g, const MotType *type)
 {
     MotText text;
+    MotRecordType record = mot_type_to_record(g, type);
     mot_text_init(&text, &g->ctx->arena);
-    mot_text_printf(&text, "%s", mot_dtype_name(type->dtype));
-    for (int i = 0; i < type->rank; i++) {
-        int64_t dim = type->dims[i];
-        mot_text_puts(&text, i ? "x" : "[");
-        if (dim < 0)
-            mot_text_printf(&text, "@%s", g->symbols.data[-(dim + 1)]);
-        else
-            mot_text_printf(&text, "%lld", (long long)dim);
-    }
-    mot_text_puts(&text, type->rank ? "]" : "");
+    mot_text_add_type(&text, &record);
     return mot_text_get(&text);
 }
 
@@ -79,21 +74,31 @@ static bool check_type(Verifier *v, const MotOp *op, const MotType *type)
     return mot_type_fits(type);
 }
 
+static bool check_operand(Verifier *v, const MotOp *op, uint32_t i)
+{
+    MotValue in = op->in[i];
+    bool is_optional = i >= mot_op_info(op->kind)->n_min;
+    if (in >= v->g->values.n)
+        tell(v, op, "operand %u is value %u of %u", i, in, v->g->values.n - 1);
+    else if (in == 0 && !is_optional)
+        tell(v, op, "operand %u is absent and not optional", i);
+    else if (in != 0 && v->value_state[in] == UNDEFINED)
+        tell(v, op, "operand %u, value %u, is not defined before", i, in);
+    else
+        return in == 0 || v->value_state[in] == DEFINED;
+    return false;
+}
+
+/* Whether results can be inferred from the operands. */
 static bool check_operands(Verifier *v, const MotOp *op)
 {
     const MotOpInfo *info = mot_op_info(op->kind);
-    uint32_t before = v->n_violations;
-    if (op->n_in < info->n_min || op->n_in > info->n_max)
+    bool are_sound = op->n_in >= info->n_min && op->n_in <= info->n_max;
+    if (!are_sound)
         tell(v, op, "%u operands, there must be %u to %u", op->n_in, info->n_min, info->n_max);
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        if (op->in[i] >= v->g->values.n)
-            tell(v, op, "operand %u is value %u of %u", i, op->in[i], v->g->values.n - 1);
-        else if (op->in[i] == 0 && i < info->n_min)
-            tell(v, op, "operand %u is absent and not optional", i);
-        else if (op->in[i] && !v->is_value_defined[op->in[i]])
-            tell(v, op, "operand %u, value %u, is not defined before", i, op->in[i]);
-    }
-    return v->n_violations == before;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        are_sound = check_operand(v, op, i) && are_sound;
+    return are_sound;
 }
 
 /* Results are defined once, by this op, and have a type of their own right. */
@@ -111,13 +116,12 @@ static bool check_results(Verifier *v, const MotOp *op, MotOpId id)
             continue;
         }
         const MotValueInfo *value = &v->g->values.data[out];
-        if (v->is_value_defined[out])
+        if (v->value_state[out] != UNDEFINED)
             tell(v, op, "result %u, value %u, is defined twice", i, out);
         if (value->def != id || value->def_index != i)
             tell(v, op, "result %u, value %u, names result %u of op %u as its definition", i, out,
                  value->def_index, value->def);
-        check_type(v, op, &value->type);
-        v->is_value_defined[out] = 1;
+        v->value_state[out] = check_type(v, op, &value->type) ? DEFINED : UNTYPED;
     }
     return v->n_violations == before;
 }
@@ -170,8 +174,7 @@ static void check_layout(Verifier *v, const MotOp *op)
         are_sizes = a->file_dims.data[i] >= 0;
         file.dims[file.rank++] = a->file_dims.data[i];
     }
-    if (!are_sizes || !mot_type_fits(&file) ||
-        mot_type_elements(&file) != mot_type_elements(type))
+    if (!are_sizes || !mot_type_fits(&file) || mot_type_elements(&file) != mot_type_elements(type))
         tell(v, op, "file_dims have another number of elements than %s", type_text(v->g, type));
 }
 
@@ -225,7 +228,8 @@ static MotStatus report(Verifier *v)
     MotCtx *ctx = v->g->ctx;
     if (!v->n_violations)
         return MOT_OK;
-    MotLoc loc = {NULL, mot_arena_printf(&ctx->arena, "graph %s", mot_quote(&ctx->arena, v->g->name))};
+    MotLoc loc = {NULL,
+                  mot_arena_printf(&ctx->arena, "graph %s", mot_quote(&ctx->arena, v->g->name))};
     mot_fail(ctx, MOT_ERR_MODEL, loc, "%s", v->told.data[0]);
     for (uint32_t i = 1; i < v->told.n; i++)
         mot_note(ctx, "%s", v->told.data[i]);
@@ -242,7 +246,7 @@ MotStatus mot_graph_verify(const MotGraph *graph)
     MotGraph g = *graph; /* inference wants a graph it may write; it doesn't */
     Verifier v = {.g = &g,
                   .is_op_in_body = mot_arena_array(&ctx->arena, uint8_t, g.ops.n),
-                  .is_value_defined = mot_arena_array(&ctx->arena, uint8_t, g.values.n)};
+                  .value_state = mot_arena_array(&ctx->arena, uint8_t, g.values.n)};
     mot_map_init(&v.sources, &ctx->arena);
     check_symbols(&v);
     if (check_body(&v))

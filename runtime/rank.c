@@ -68,9 +68,7 @@ static void pay_debt(Rank *r, bool all)
         return;
     int64_t start = mot_now_ns();
     mot_sleep_until_ns(start + r->debt_ns);
-    int64_t slept = mot_now_ns() - start;
-    r->args->shared->rank[r->args->position].slow_ns += slept;
-    r->debt_ns -= slept;
+    r->debt_ns -= mot_now_ns() - start;
 }
 
 static MotStatus run_launch(Rank *r, MotSection section, uint32_t i)
@@ -89,23 +87,25 @@ static MotStatus run_section(Rank *r, MotSection section)
 {
     MotRankState *state = &r->args->shared->rank[r->args->position];
     const MotProgram *p = r->args->program;
-    state->kernel_ns = state->comm_ns = state->slow_ns = r->comm.wait_ns = 0;
+    int64_t section_start = mot_now_ns(), comm_ns = 0;
+    r->comm.wait_ns = 0;
     for (uint32_t i = 0; i < p->section[section].n; i++) {
         const MotInstr *ins = &p->section[section].data[i];
         atomic_store_explicit(&state->instruction, i, memory_order_relaxed);
-        int64_t start = mot_now_ns();
         if (ins->kind == MOT_INS_LAUNCH) {
             MOT_TRY(run_launch(r, section, i));
-            state->kernel_ns += mot_now_ns() - start;
         } else {
             pay_debt(r, true);
+            int64_t start = mot_now_ns();
             MOT_TRY(mot_comm_exec(&r->comm, ins));
-            state->comm_ns += mot_now_ns() - start;
+            comm_ns += mot_now_ns() - start;
         }
         atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
     }
     pay_debt(r, true);
     state->wait_ns = r->comm.wait_ns;
+    state->comm_ns = comm_ns - r->comm.wait_ns;
+    state->busy_ns = mot_now_ns() - section_start - comm_ns;
     return MOT_OK;
 }
 

@@ -394,6 +394,19 @@ const MotRankState *mot_session_rank(const MotSession *s, uint32_t position)
     return &s->shared->rank[position];
 }
 
+double mot_session_rank_memory(const MotSession *s, uint32_t position)
+{
+    char path[64], line[256];
+    double kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)s->pid[position]);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        sscanf(line, "VmHWM: %lf", &kib);
+    if (file)
+        fclose(file);
+    return kib / 1024;
+}
+
 const MotProgram *mot_session_program(const MotSession *s)
 {
     return s->program;

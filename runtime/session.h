@@ -38,6 +38,8 @@ MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t axis, co
 
 /* What rank `position` measured in the last section. */
 const MotRankState *mot_session_rank(const MotSession *session, uint32_t position);
+/* Peak resident memory of the rank's process so far, in MiB. */
+double mot_session_rank_memory(const MotSession *session, uint32_t position);
 const MotProgram *mot_session_program(const MotSession *session);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct MotRankState {
     MotGate arrived[MOT_MAX_AXES], left[MOT_MAX_AXES]; /* collectives entered and left, by axis */
     _Atomic uint32_t instruction; /* position in the section, for whoever asks who hangs */
     _Atomic uint32_t retired;     /* instructions done since the start */
-    int64_t kernel_ns, comm_ns, wait_ns, slow_ns;
+    int64_t busy_ns, comm_ns, wait_ns; /* busy: neither waiting for peers nor in a collective; emulated slowness counts */
     int status;                   /* MotStatus of a failed rank */
     char error[1024];
     char *arena;

@@ -26,7 +26,8 @@ void mot_ctx_init(MotCtx *ctx)
 {
     *ctx = (MotCtx){0};
     mot_arena_init(&ctx->arena, unwind_exhausted, ctx);
-    mot_map_init(&ctx->strings, &ctx->arena);
+    mot_arena_init(&ctx->names, unwind_exhausted, ctx);
+    mot_map_init(&ctx->strings, &ctx->names);
     mot_text_init(&ctx->error, &ctx->arena);
 #ifndef NDEBUG
     ctx->debug.verify = true;
@@ -40,6 +41,7 @@ void mot_ctx_deinit(MotCtx *ctx)
         d.release(d.handle);
     }
     mot_arena_deinit(&ctx->arena);
+    mot_arena_deinit(&ctx->names);
 }
 
 MotStatus mot_ctx_run(MotCtx *ctx, MotStatus (*body)(MotCtx *, void *), void *arg)

@@ -41,6 +41,7 @@ typedef struct MotDeferred {
 
 typedef struct MotCtx {
     MotArena arena;
+    MotArena names; /* of the interned strings, which outlive every mark of the arena above */
     MotMap strings; /* interned */
     MotStatus status;
     MotText error; /* first line: the failure; then notes and hints, a line each */

@@ -3,7 +3,7 @@
  * scales and biases train; scalars, integers, masks and rotary tables do not. --freeze and --train overrule, in this order.
  *
  * A use is judged by the op that reads the parameter, behind ops that only move or cast its elements. One use that trains
- * decides. Needs: raise. Cost: linear in ops.
+ * decides. Needs: raise. Cost: parameters times ops.
  */
 #include "passes/graph/trained.h"
 
@@ -108,6 +108,7 @@ static Verdict judge_param(MotCtx *ctx, const Uses *u, MotValue param)
     if (mot_type_elements(type) <= 1)
         return (Verdict){false, "a scalar"};
     Verdict found = {0};
+    MotArenaMark mark = mot_arena_mark(&ctx->arena);
     bool *is_param = mot_arena_array(&ctx->arena, bool, u->g->values.n);
     is_param[param] = true;
     for (uint32_t i = 0; i < u->g->body.n; i++) {
@@ -122,6 +123,7 @@ static Verdict judge_param(MotCtx *ctx, const Uses *u, MotValue param)
                 found = v;
         }
     }
+    mot_arena_rewind(&ctx->arena, mark);
     return found.reason ? found : (Verdict){false, "used neither as weight, table, scale nor bias"};
 }
 

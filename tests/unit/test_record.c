@@ -63,9 +63,9 @@ static void check_refuses(MotCtx *ctx, const char *text, MotStatus status, const
 static void all_of_a_record_is_read(void **state)
 {
     MotCtx *ctx = *state;
-    MotRecords records =
-        parse(ctx, "  %a, %b = op word @sym %\"a b\" -7 _ {n=3, keep, w=comm} : f32[8x@hx64], i64 {\n"
-                   "    inner\n  }\n");
+    MotRecords records = parse(
+        ctx, "  %a, %b = op word @sym %\"a b\" -7 _ {n=3, keep, w=comm} : f32[8x@hx64], i64 {\n"
+             "    inner\n  }\n");
     assert_int_equal(records.n, 1);
     const MotRecord *r = &records.data[0];
     assert_string_equal(r->op, "op");
@@ -119,22 +119,24 @@ static void texts_of_all_structures_print_as_themselves(void **state)
 
 static void records_may_share_a_line(void **state)
 {
-    check_prints(*state,
-                 "graph @t { %x = input : f32[4x16]  %e = exp %x : f32[4x16] %f, %g = two %e  output %y "
-                 "output %z {name=\"z\"} end }",
-                 "graph @t {\n"
-                 "  %x = input : f32[4x16]\n"
-                 "  %e = exp %x : f32[4x16]\n"
-                 "  %f, %g = two %e\n"
-                 "  output %y\n"
-                 "  output %z {name=\"z\"}\n"
-                 "  end\n"
-                 "}\n");
+    check_prints(
+        *state,
+        "graph @t { %x = input : f32[4x16]  %e = exp %x : f32[4x16] %f, %g = two %e  output %y "
+        "output %z {name=\"z\"} end }",
+        "graph @t {\n"
+        "  %x = input : f32[4x16]\n"
+        "  %e = exp %x : f32[4x16]\n"
+        "  %f, %g = two %e\n"
+        "  output %y\n"
+        "  output %z {name=\"z\"}\n"
+        "  end\n"
+        "}\n");
 }
 
 static void line_ends_tell_a_flag_from_a_body(void **state)
 {
-    check_prints(*state, "a {word}\nb {word\n}\nc {\n}\nd {}", "a {word}\nb {\n  word\n}\nc {\n}\nd {\n}\n");
+    check_prints(*state, "a {word}\nb {word\n}\nc {\n}\nd {}",
+                 "a {word}\nb {\n  word\n}\nc {\n}\nd {\n}\n");
     check_prints(*state, "a {\n  flag, // more\n  n =\n 3\n}", "a {flag, n=3}\n");
     check_prints(*state, "a {flag} {\n b }\n", "a {flag} {\n  b\n}\n");
 }
@@ -148,14 +150,16 @@ static void comments_and_blanks_are_skipped(void **state)
 
 static void names_that_are_not_plain_are_quoted(void **state)
 {
-    check_prints(*state, "%\"plain\" = a @\"h.0\" %\"/h/0\" @\"\" %0 %a.b", "%plain = a @h.0 %\"/h/0\" @\"\" %0 %a.b\n");
+    check_prints(*state, "%\"plain\" = a @\"h.0\" %\"/h/0\" @\"\" %0 %a.b",
+                 "%plain = a @h.0 %\"/h/0\" @\"\" %0 %a.b\n");
 }
 
 static void strings_keep_all_bytes(void **state)
 {
     MotCtx *ctx = *state;
     MotRecords records = parse(ctx, "a {s=\"q\\\" b\\\\ \\x01\\x0a\\xff \xc3\xa9\"}");
-    assert_string_equal(mot_record_attr(&records.data[0], "s")->text, "q\" b\\ \x01\n\xff \xc3\xa9");
+    assert_string_equal(mot_record_attr(&records.data[0], "s")->text,
+                        "q\" b\\ \x01\n\xff \xc3\xa9");
     assert_string_equal(print(ctx, &records), "a {s=\"q\\\" b\\\\ \\x01\\x0a\\xff \xc3\xa9\"}\n");
     check_refuses(ctx, "a {s=\"\\n\"}", MOT_ERR_MODEL, "line 1, column 6: bad escape");
     check_refuses(ctx, "a {s=\"\\x00\"}", MOT_ERR_MODEL, "bad escape");
@@ -167,7 +171,11 @@ static void strings_keep_all_bytes(void **state)
 static void floats_read_back_to_the_same_bits(void **state)
 {
     MotCtx *ctx = *state;
-    static const double numbers[] = {0.0, -0.0, 1, -3, 0.1, 1e-5, 1e22, 1.0 / 3, 5e-324, 1.7976931348623157e308,
+    static const double numbers[] = {0.0,         -0.0,
+                                     1,           -3,
+                                     0.1,         1e-5,
+                                     1e22,        1.0 / 3,
+                                     5e-324,      1.7976931348623157e308,
                                      123456789.0, 0.30000000000000004};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         MotText text;
@@ -187,9 +195,11 @@ static void floats_read_back_to_the_same_bits(void **state)
 
 static void integers_keep_64_bits(void **state)
 {
-    check_prints(*state, "a 9223372036854775807 -9223372036854775808 +5", "a 9223372036854775807 -9223372036854775808 5\n");
+    check_prints(*state, "a 9223372036854775807 -9223372036854775808 +5",
+                 "a 9223372036854775807 -9223372036854775808 5\n");
     check_refuses(*state, "a 9223372036854775808", MOT_ERR_MODEL, "does not fit 64 bits");
-    check_refuses(*state, "a : f32[9223372036854775808]", MOT_ERR_MODEL, "line 1, column 9: the size does not fit");
+    check_refuses(*state, "a : f32[9223372036854775808]", MOT_ERR_MODEL,
+                  "line 1, column 9: the size does not fit");
     check_prints(*state, "a : f32[9223372036854775807]", "a : f32[9223372036854775807]\n");
 }
 
@@ -199,7 +209,8 @@ static void errors_name_place_and_expectation(void **state)
         const char *text, *message;
     } bad[] = {
         {"a\n  %x = {}", "t.mot: line 2, column 8: expected an op, found \"{\""},
-        {"a {x=}", "line 1, column 6: expected a number, string, word, value, symbol or list, found \"}\""},
+        {"a {x=}",
+         "line 1, column 6: expected a number, string, word, value, symbol or list, found \"}\""},
         {"a {x=1 y=2}", "expected `=`, `,` or `}` after an attribute, found \"y\""},
         {"a {x=1,\n 2}", "line 2, column 2: expected the name of an attribute"},
         {"a {x=1, x}", "line 1, column 9: attribute x is given twice"},
@@ -223,7 +234,8 @@ static void errors_name_place_and_expectation(void **state)
         {"a 1.5", "expected an op or a result, found \"1.5\""},
         {"a 0x10", "\"0\", which begins no token"},
         {"a {x=1e}", "begins no token"},
-        {"a ; b", "line 1, column 3: expected an op or a result, found \";\", which begins no token"},
+        {"a ; b",
+         "line 1, column 3: expected an op or a result, found \";\", which begins no token"},
         {"a %", "begins no token"},
         {"a \x01", "\"\\x01\", which begins no token"},
     };
@@ -250,35 +262,40 @@ static void depth_and_attributes_are_limited(void **state)
     MotCtx *ctx = *state;
     const int depth = MOT_RECORD_MAX_DEPTH;
     parse(ctx, nest(ctx, "", "a {\n", "}", depth));
-    check_refuses(ctx, nest(ctx, "", "a {\n", "}", depth + 1), MOT_ERR_LIMIT, "line 65, column 3: blocks and lists nest");
+    check_refuses(ctx, nest(ctx, "", "a {\n", "}", depth + 1), MOT_ERR_LIMIT,
+                  "line 65, column 3: blocks and lists nest");
     parse(ctx, mot_arena_printf(&ctx->arena, "%s}", nest(ctx, "a {x=", "[", "]", depth)));
-    check_refuses(ctx, nest(ctx, "a {x=", "[", "]", depth + 1), MOT_ERR_LIMIT, "nest deeper than 64");
+    check_refuses(ctx, nest(ctx, "a {x=", "[", "]", depth + 1), MOT_ERR_LIMIT,
+                  "nest deeper than 64");
     check_refuses(ctx, nest(ctx, "", "a {\n", "}", 1000000), MOT_ERR_LIMIT, "nest deeper than 64");
     MotText text;
     mot_text_init(&text, &ctx->arena);
     for (int i = 0; i < MOT_RECORD_MAX_ATTRS; i++)
         mot_text_printf(&text, "%s%d", i ? ", a" : "a {a", i);
     parse(ctx, mot_arena_printf(&ctx->arena, "%s}", mot_text_get(&text)));
-    check_refuses(ctx, mot_arena_printf(&ctx->arena, "%s, b}", mot_text_get(&text)), MOT_ERR_LIMIT, "more than 64 attributes");
+    check_refuses(ctx, mot_arena_printf(&ctx->arena, "%s, b}", mot_text_get(&text)), MOT_ERR_LIMIT,
+                  "more than 64 attributes");
 }
 
 static void json_has_the_same_content(void **state)
 {
     MotCtx *ctx = *state;
-    MotRecords records = parse(ctx, "%y = op w %x @s _ 3 {f=0.1, i=inf, keep, l=[1, \"t\"]} : f32[2x@h], i64 {\n"
-                                    "  inner\n}\nempty {\n}\n");
+    MotRecords records =
+        parse(ctx, "%y = op w %x @s _ 3 {f=0.1, i=inf, keep, l=[1, \"t\"]} : f32[2x@h], i64 {\n"
+                   "  inner\n}\nempty {\n}\n");
     MotText text;
     mot_text_init(&text, &ctx->arena);
     mot_records_print_json(&records, &text);
-    assert_string_equal(mot_text_get(&text),
-                        "[\n"
-                        "  {\"op\": \"op\", \"results\": [\"%y\"], \"operands\": [\"w\", \"%x\", \"@s\", null, 3], "
-                        "\"attributes\": {\"f\": 0.1, \"i\": \"inf\", \"keep\": true, \"l\": [1, \"t\"]}, "
-                        "\"types\": [\"f32[2x@h]\", \"i64\"], \"body\": [\n"
-                        "    {\"op\": \"inner\"}\n"
-                        "  ]},\n"
-                        "  {\"op\": \"empty\", \"body\": []}\n"
-                        "]\n");
+    assert_string_equal(
+        mot_text_get(&text),
+        "[\n"
+        "  {\"op\": \"op\", \"results\": [\"%y\"], \"operands\": [\"w\", \"%x\", \"@s\", null, 3], "
+        "\"attributes\": {\"f\": 0.1, \"i\": \"inf\", \"keep\": true, \"l\": [1, \"t\"]}, "
+        "\"types\": [\"f32[2x@h]\", \"i64\"], \"body\": [\n"
+        "    {\"op\": \"inner\"}\n"
+        "  ]},\n"
+        "  {\"op\": \"empty\", \"body\": []}\n"
+        "]\n");
     const MotJson *root;
     assert_int_equal(mot_json_parse(ctx, MOT_ERR_DATA, "t.json", text.data, text.n, &root), MOT_OK);
     assert_int_equal(mot_json_length(root), 2);
@@ -297,7 +314,8 @@ static void headers_are_checked(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         MotRecords records = parse(ctx, bad[i].text);
-        assert_int_equal(mot_records_check_header(ctx, "t.mot", &records, "plan", 2), MOT_ERR_MISMATCH);
+        assert_int_equal(mot_records_check_header(ctx, "t.mot", &records, "plan", 2),
+                         MOT_ERR_MISMATCH);
         assert_non_null(strstr(mot_text_get(&ctx->error), bad[i].message));
         mot_error_clear(ctx);
     }

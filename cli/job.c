@@ -1,0 +1,295 @@
+/* The steps from a model file to running ranks. */
+#include "cli/job.h"
+
+#include "frontend/cluster_file.h"
+#include "ir/layout.h"
+#include "passes/lower/lower.h"
+#include "passes/pipeline.h"
+#include "passes/plan/plan.h"
+#include "runtime/npy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const MotOption mot_model_options[] = {
+    {"--dim", "NAME=N", "size of a symbolic dim, such as batch=8 (repeatable)"},
+    {"--train", "GLOB", "train these initializers too (repeatable)"},
+    {"--freeze", "GLOB", "do not train these initializers (repeatable)"},
+    {"--tie", "A=B", "train initializers A and B as one (repeatable)"},
+    {"--limit", "NAME=N", "raise a limit on the model file (repeatable)"},
+    {"--strict", NULL, "refuse external data behind links"},
+    {"--external-data-root", "DIR", "external data may also lie under this folder"},
+    {NULL, NULL, NULL}};
+const MotOption mot_input_options[] = {{"--input", "NAME=FILE.npy", "what an input holds (repeatable)"},
+                                       {NULL, NULL, NULL}};
+const MotOption mot_training_options[] = {
+    {"--loss", "LOSS", "cross_entropy:LOGITS:LABELS, mse:OUTPUT:TARGET, bce:OUTPUT:TARGET or output:NAME"},
+    {"--optimizer", "OPT", "sgd:lr=..., momentum, adam or adamw:lr=3e-4,betas=0.9/0.95,wd=0.1,clip=1.0"},
+    {NULL, NULL, NULL}};
+const MotOption mot_device_options[] = {
+    {"-c", "FILE", "the cluster (YAML)"},
+    {"--devices", "N", "N equal CPU devices, or the first N of the cluster"},
+    {"--threads", "N", "threads a device"},
+    {"--backend", "NAME", "run all devices on this backend (ref, cpu)"},
+    {"--shares", "8/4/2/1", "initial shares, instead of the planner's"},
+    {"--fix", "GLOB=CHOICE", "split these operators so (repeatable); CHOICE as `explain` prints it"},
+    {"--hang-timeout", "S", "seconds without progress after which a rank counts as hung; default 60"},
+    {NULL, NULL, NULL}};
+const MotOption mot_common_options[] = {{"--json", NULL, "print JSON"}, {"-q", NULL, "less talk"}, {NULL, NULL, NULL}};
+
+/* ---- The model ---- */
+
+/* `text` is NAME=FILE where NAME is a graph input of the file; names may hold '='. */
+static MotStatus split_input(MotCtx *ctx, const MotOnnxFile *file, const char *text, const char **out_name,
+                             const char **out_path)
+{
+    size_t longest = 0;
+    const Onnx__GraphProto *graph = file->model->graph;
+    for (size_t i = 0; i < graph->n_input; i++) {
+        const char *name = graph->input[i]->name;
+        size_t n = strlen(name);
+        if (n > longest && strncmp(text, name, n) == 0 && text[n] == '=') {
+            longest = n;
+            *out_name = name;
+            *out_path = text + n + 1;
+        }
+    }
+    if (longest)
+        return MOT_OK;
+    mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--input %s: the model has no such input", mot_quote(&ctx->arena, text));
+    for (size_t i = 0; i < graph->n_input; i++)
+        mot_note(ctx, "input %s", mot_quote(&ctx->arena, graph->input[i]->name));
+    return ctx->status;
+}
+
+static MotStatus read_inputs(MotCtx *ctx, MotJob *job)
+{
+    uint32_t n;
+    const char *const *texts = mot_args_list(job->args, "--input", &n);
+    job->inputs = mot_arena_array(&ctx->arena, MotInputTensor, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *path;
+        MOT_TRY(split_input(ctx, job->file, texts[i], &job->inputs[i].name, &path));
+        MOT_TRY(mot_npy_read(ctx, path, &job->inputs[i].tensor));
+        job->n_inputs++;
+    }
+    return MOT_OK;
+}
+
+static MotStatus read_dims(MotCtx *ctx, const MotArgs *args, MotImportOpts *opts)
+{
+    const char *const *texts = mot_args_list(args, "--dim", &opts->n_dims);
+    MotDimBinding *dims = mot_arena_array(&ctx->arena, MotDimBinding, opts->n_dims);
+    for (uint32_t i = 0; i < opts->n_dims; i++) {
+        const char *equals = strrchr(texts[i], '=');
+        char *end = NULL;
+        long long size = equals ? strtoll(equals + 1, &end, 10) : -1;
+        if (!equals || end == equals + 1 || *end || size < 0)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--dim %s: it is --dim NAME=SIZE",
+                            mot_quote(&ctx->arena, texts[i]));
+        dims[i] = (MotDimBinding){mot_arena_strndup(&ctx->arena, texts[i], (size_t)(equals - texts[i])), size};
+    }
+    opts->dims = dims;
+    return MOT_OK;
+}
+
+static MotStatus open_file(MotCtx *ctx, MotJob *job)
+{
+    MotOnnxOpts opts = mot_onnx_opts_default();
+    uint32_t n;
+    const char *const *limits = mot_args_list(job->args, "--limit", &n);
+    for (uint32_t i = 0; i < n; i++)
+        MOT_TRY(mot_onnx_limits_set(ctx, &opts.limits, limits[i]));
+    opts.is_strict = mot_args_has(job->args, "--strict");
+    opts.external_data_root = mot_args_get(job->args, "--external-data-root", NULL);
+    return mot_onnx_open(ctx, job->model, &opts, &job->file);
+}
+
+MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job)
+{
+    const char *path;
+    MOT_TRY(mot_args_need_operand(ctx, args, 0, &path));
+    return mot_job_import_file(ctx, args, path, job);
+}
+
+MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path, MotJob *job)
+{
+    *job = (MotJob){.args = args, .model = path};
+    MotImportOpts opts = {0};
+    MotTrainOpts train = {0};
+    MOT_TRY(open_file(ctx, job));
+    MOT_TRY(read_dims(ctx, args, &opts));
+    MOT_TRY(read_inputs(ctx, job));
+    opts.inputs = job->inputs;
+    opts.n_inputs = job->n_inputs;
+    MOT_TRY(mot_import(ctx, job->file, &opts, &job->graph));
+    train.train = mot_args_list(args, "--train", &train.n_train);
+    train.freeze = mot_args_list(args, "--freeze", &train.n_freeze);
+    return mot_trained_decide(ctx, job->graph, &train, &job->trained);
+}
+
+MotStatus mot_job_initializer(MotCtx *ctx, const MotJob *job, const char *name, MotTensor *out_tensor)
+{
+    const Onnx__GraphProto *graph = job->file->model->graph;
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        if (strcmp(graph->initializer[i]->name, name) == 0)
+            return mot_onnx_tensor(ctx, job->file, graph->initializer[i], (MotLoc){job->model, NULL}, out_tensor);
+    return mot_fail(ctx, MOT_ERR_INTERNAL, (MotLoc){job->model, NULL}, "no initializer %s", mot_quote(&ctx->arena, name));
+}
+
+/* ---- Training ---- */
+
+static MotStatus read_ties(MotCtx *ctx, const MotJob *job, MotPassOpts *opts)
+{
+    const char *const *texts = mot_args_list(job->args, "--tie", &opts->n_ties);
+    MotTie *ties = mot_arena_array(&ctx->arena, MotTie, opts->n_ties);
+    for (uint32_t i = 0; i < opts->n_ties; i++) {
+        const MotTrainedRow *first = NULL, *second = NULL;
+        for (uint32_t a = 0; a < job->trained.n; a++)
+            for (uint32_t b = 0; b < job->trained.n; b++) {
+                size_t n = strlen(job->trained.rows[a].name);
+                if (strncmp(texts[i], job->trained.rows[a].name, n) == 0 && texts[i][n] == '=' &&
+                    strcmp(texts[i] + n + 1, job->trained.rows[b].name) == 0) {
+                    first = &job->trained.rows[a];
+                    second = &job->trained.rows[b];
+                }
+            }
+        if (!first)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie %s: it is A=B with the names of two initializers",
+                            mot_quote(&ctx->arena, texts[i]));
+        ties[i] = (MotTie){first->name, second->name, !mot_dims_equal(&first->type, &second->type)};
+    }
+    opts->ties = ties;
+    return MOT_OK;
+}
+
+/* `grad` and `bench` name a file where `train` names a field of the data: the loss then reads an input called "labels". */
+static MotStatus read_labels(MotCtx *ctx, MotJob *job)
+{
+    if (!job->loss.source)
+        return MOT_OK;
+    MotInputTensor *labels = &job->inputs[job->n_inputs++];
+    MOT_TRY(mot_npy_read(ctx, job->loss.source, &labels->tensor));
+    labels->name = "labels";
+    job->loss.input = labels->name;
+    job->loss.input_type = labels->tensor.type;
+    return MOT_OK;
+}
+
+MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bool labels_are_files)
+{
+    const char *loss = mot_args_get(job->args, "--loss", NULL);
+    if (!loss)
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--loss is needed, such as --loss cross_entropy:logits:labels");
+    MotPassOpts opts = {.loss = &job->loss};
+    MOT_TRY(mot_loss_parse(ctx, job->graph, loss, &job->loss));
+    if (labels_are_files)
+        MOT_TRY(read_labels(ctx, job));
+    MOT_TRY(read_ties(ctx, job, &opts));
+    if (with_optimizer) {
+        MOT_TRY(mot_optimizer_parse(ctx, mot_args_get(job->args, "--optimizer", "adamw:lr=3e-4"), &job->optimizer));
+        opts.optimizer = &job->optimizer;
+    }
+    MOT_TRY(mot_trained_freeze(ctx, job->graph, job->file));
+    return mot_passes_run(ctx, job->graph, &opts, NULL, with_optimizer ? "optimizer" : "autodiff");
+}
+
+MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
+{
+    MOT_TRY(mot_trained_freeze(ctx, job->graph, job->file));
+    return mot_passes_run(ctx, job->graph, &(MotPassOpts){0}, NULL, "split-dims");
+}
+
+/* ---- Devices ---- */
+
+static MotStatus make_cluster(MotCtx *ctx, MotJob *job)
+{
+    const char *path = mot_args_get(job->args, "-c", NULL);
+    int64_t n, threads;
+    MOT_TRY(mot_args_int(ctx, job->args, "--devices", 1, MOT_MAX_RANKS, path ? 0 : 1, &n));
+    MOT_TRY(mot_args_int(ctx, job->args, "--threads", 1, 1024, 0, &threads));
+    if (path)
+        MOT_TRY(mot_cluster_read(ctx, path, &job->cluster));
+    else
+        job->cluster = mot_cluster_make(ctx, (uint32_t)n, threads ? (uint32_t)threads : 1);
+    if (n && (uint32_t)n > job->cluster->devices.n)
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--devices %lld: %s has %u", (long long)n, path,
+                        job->cluster->devices.n);
+    if (n)
+        job->cluster->devices.n = (uint32_t)n;
+    for (uint32_t i = 0; threads && i < job->cluster->devices.n; i++)
+        job->cluster->devices.data[i].threads = (uint32_t)threads;
+    return MOT_OK;
+}
+
+MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
+{
+    MotPlanOpts opts = {0};
+    MotShareList shares = {0};
+    const char *share_text = mot_args_get(job->args, "--shares", NULL);
+    MOT_TRY(make_cluster(ctx, job));
+    if (share_text) {
+        MOT_TRY(mot_args_shares(ctx, share_text, &shares));
+        if (shares.n != job->cluster->devices.n)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--shares %s: %u shares for %u devices", share_text, shares.n,
+                            job->cluster->devices.n);
+    }
+    opts.shares = shares.data;
+    opts.fixes = mot_args_list(job->args, "--fix", &opts.n_fixes);
+    MOT_TRY(mot_plan_make(ctx, job->graph, job->cluster, &opts, &job->plan));
+    MOT_TRY(mot_plan_verify(job->plan));
+    MOT_TRY(mot_lower(ctx, job->plan, 0, &job->program));
+    return mot_program_verify(job->program);
+}
+
+static MotStatus write_params(MotCtx *ctx, MotJob *job)
+{
+    for (uint32_t i = 0; i < job->program->bufs.n; i++) {
+        const MotBuf *buf = &job->program->bufs.data[i];
+        if (buf->kind != MOT_BUF_PARAM || mot_attrs(buf->source, param)->state_of)
+            continue;
+        MotTensor in_file, value = {buf->global, NULL};
+        MOT_TRY(mot_job_initializer(ctx, job, buf->name, &in_file));
+        value.data = mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&buf->global));
+        mot_param_from_file(&buf->global, buf->source, in_file.data, value.data);
+        MOT_TRY(mot_session_write(job->session, buf->name, &value));
+    }
+    return MOT_OK;
+}
+
+static bool has_input(const MotProgram *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        if (p->bufs.data[i].name && strcmp(p->bufs.data[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+MotStatus mot_job_start(MotCtx *ctx, MotJob *job)
+{
+    MotSessionOpts opts = {.backend = mot_args_get(job->args, "--backend", NULL)};
+    MOT_TRY(mot_args_number(ctx, job->args, "--hang-timeout", 60, &opts.hang_seconds));
+    MOT_TRY(mot_session_open(ctx, job->program, job->cluster, &opts, &job->session));
+    MotStatus status = write_params(ctx, job);
+    for (uint32_t i = 0; status == MOT_OK && i < job->n_inputs; i++)
+        if (has_input(job->program, job->inputs[i].name))
+            status = mot_session_write(job->session, job->inputs[i].name, &job->inputs[i].tensor);
+    if (status != MOT_OK)
+        mot_session_close(job->session);
+    return status;
+}
+
+MotStatus mot_job_set_scalar(MotJob *job, const char *name, double value)
+{
+    float number = (float)value;
+    MotTensor scalar = {mot_type_scalar(MOT_F32), &number};
+    return has_input(job->program, name) ? mot_session_write(job->session, name, &scalar) : MOT_OK;
+}
+
+MotStatus mot_job_scalar(MotJob *job, const char *name, MotSection section, double *out_value)
+{
+    MotTensor value;
+    MOT_TRY(mot_session_output(job->session, name, section, &value));
+    *out_value = mot_tensor_get(&value, 0);
+    return MOT_OK;
+}

@@ -1,0 +1,84 @@
+/* motley run: the forward pass on given inputs. */
+#include "cli/job.h"
+#include "cli/verbs.h"
+#include "runtime/npy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const MotOption run_options[] = {{"--output", "NAME=FILE.npy", "where an output goes (repeatable); without: a summary"},
+                                        {NULL, NULL, NULL}};
+
+/* Every input must have been given: there is nothing sensible to run on otherwise. */
+static MotStatus check_inputs(MotCtx *ctx, const MotJob *job)
+{
+    for (uint32_t i = 0; i < job->program->bufs.n; i++) {
+        const MotBuf *buf = &job->program->bufs.data[i];
+        bool is_given = buf->kind != MOT_BUF_INPUT;
+        for (uint32_t k = 0; !is_given && k < job->n_inputs; k++)
+            is_given = strcmp(job->inputs[k].name, buf->name) == 0;
+        if (!is_given)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "input %s is missing: --input %s=FILE.npy (%s[%s])",
+                            mot_quote(&ctx->arena, buf->name), buf->name, mot_dtype_name(buf->global.dtype),
+                            mot_shape_text(&ctx->arena, buf->global.dims, buf->global.rank));
+    }
+    return MOT_OK;
+}
+
+static MotStatus write_output(MotCtx *ctx, MotJob *job, const MotOutput *output)
+{
+    MotTensor value;
+    uint32_t n;
+    const char *const *texts = mot_args_list(job->args, "--output", &n);
+    MOT_TRY(mot_session_output(job->session, output->name, MOT_SECTION_EVAL, &value));
+    for (uint32_t i = 0; i < n; i++) {
+        size_t length = strlen(output->name);
+        if (strncmp(texts[i], output->name, length) == 0 && texts[i][length] == '=')
+            return mot_npy_write(ctx, texts[i] + length + 1, &value);
+    }
+    if (n == 0)
+        printf("%s : %s[%s]\n", output->name, mot_dtype_name(value.type.dtype),
+               mot_shape_text(&ctx->arena, value.type.dims, value.type.rank));
+    return MOT_OK;
+}
+
+static MotStatus check_output_names(MotCtx *ctx, const MotJob *job)
+{
+    uint32_t n;
+    const char *const *texts = mot_args_list(job->args, "--output", &n);
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_known = false;
+        for (uint32_t k = 0; k < job->program->outputs.n; k++) {
+            size_t length = strlen(job->program->outputs.data[k].name);
+            is_known |= strncmp(texts[i], job->program->outputs.data[k].name, length) == 0 && texts[i][length] == '=';
+        }
+        if (!is_known)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--output %s: the model has no such output",
+                            mot_quote(&ctx->arena, texts[i]));
+    }
+    return MOT_OK;
+}
+
+static MotStatus run_run(MotCtx *ctx, const MotArgs *args)
+{
+    MotJob job;
+    MOT_TRY(mot_job_import(ctx, args, &job));
+    MOT_TRY(mot_job_prepare_forward(ctx, &job));
+    MOT_TRY(mot_job_place(ctx, &job));
+    MOT_TRY(check_inputs(ctx, &job));
+    MOT_TRY(check_output_names(ctx, &job));
+    MOT_TRY(mot_job_start(ctx, &job));
+    MotStatus status = mot_session_run(job.session, MOT_SECTION_EVAL);
+    for (uint32_t i = 0; status == MOT_OK && i < job.program->outputs.n; i++)
+        status = write_output(ctx, &job, &job.program->outputs.data[i]);
+    mot_session_close(job.session);
+    return status;
+}
+
+const MotVerb mot_verb_run = {
+    .name = "run",
+    .operands = "MODEL",
+    .summary = "run the model forward",
+    .options = (const MotOption *const[]){mot_input_options, run_options, mot_model_options, mot_device_options,
+                                          mot_common_options, NULL},
+    .run = run_run};

@@ -1,0 +1,182 @@
+/* motley sample: text from a trained language model. The window is fixed and right-padded, which is exact for causal models. */
+#include "cli/job.h"
+#include "cli/verbs.h"
+#include "runtime/checkpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const MotOption sample_options[] = {{"--prompt", "TEXT", "what the text begins with"},
+                                           {"--tokens", "N", "tokens to add; default 200"},
+                                           {"--temperature", "T", "0: always the likeliest; default 0.8"},
+                                           {"--seed", "S", "of the random choice; default 0"},
+                                           {"--model", "FILE.onnx", "the model file, if it is not where it was"},
+                                           {NULL, NULL, NULL}};
+
+typedef struct {
+    MotCtx *ctx;
+    MotJob job;
+    MotCheckpointInfo info;
+    MotVec(int64_t) tokens;
+    MotTensor window; /* the input: [B,T] */
+    const char *input, *output;
+    int64_t batch, length, vocabulary;
+    double temperature;
+    uint64_t state;
+} Sampler;
+
+/* UTF-8 of a code point, into a buffer of at least 5 bytes. */
+static void encode(uint32_t code, char *out)
+{
+    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
+    *out++ = (char)(lead[more] | code >> (6 * more));
+    while (more--)
+        *out++ = (char)(0x80 | (code >> (6 * more) & 0x3f));
+    *out = 0;
+}
+
+static void print_token(const Sampler *s, int64_t token)
+{
+    char text[5] = {(char)token, 0};
+    if (s->info.n_vocabulary)
+        encode(token < s->info.n_vocabulary ? s->info.vocabulary[token] : 0xfffd, text);
+    fputs(text, stdout);
+    fflush(stdout);
+}
+
+static MotStatus read_prompt(Sampler *s, const char *prompt)
+{
+    if (!mot_utf8_is_valid(prompt, strlen(prompt)))
+        return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--prompt is not valid UTF-8");
+    for (const char *p = prompt; *p;) {
+        if (!s->info.n_vocabulary) {
+            mot_vec_push(&s->ctx->arena, &s->tokens, (unsigned char)*p++);
+            continue;
+        }
+        int64_t found = -1;
+        char text[5];
+        for (uint32_t i = 0; i < s->info.n_vocabulary && found < 0; i++) {
+            encode(s->info.vocabulary[i], text);
+            if (strncmp(p, text, strlen(text)) == 0)
+                found = i;
+        }
+        if (found < 0)
+            return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--prompt: the model does not know the character at %s",
+                            mot_quote(&s->ctx->arena, p));
+        encode(s->info.vocabulary[found], text);
+        p += strlen(text);
+        mot_vec_push(&s->ctx->arena, &s->tokens, found);
+    }
+    if (s->tokens.n == 0)
+        mot_vec_push(&s->ctx->arena, &s->tokens, 0);
+    return MOT_OK;
+}
+
+/* xorshift64* in [0, 1). */
+static double next_uniform(Sampler *s)
+{
+    s->state ^= s->state >> 12;
+    s->state ^= s->state << 25;
+    s->state ^= s->state >> 27;
+    return (double)(s->state * 0x2545f4914f6cdd1du >> 11) * 0x1p-53;
+}
+
+/* A token with probability softmax(logits / temperature). */
+static int64_t choose(Sampler *s, const MotTensor *logits, int64_t row)
+{
+    int64_t best = 0, known = s->info.n_vocabulary ? s->info.n_vocabulary : s->vocabulary;
+    const int64_t first = row * s->vocabulary;
+    for (int64_t v = 1; v < known; v++)
+        if (mot_tensor_get(logits, first + v) > mot_tensor_get(logits, first + best))
+            best = v;
+    if (s->temperature <= 0)
+        return best;
+    double most = mot_tensor_get(logits, first + best), total = 0;
+    for (int64_t v = 0; v < known; v++)
+        total += exp((mot_tensor_get(logits, first + v) - most) / s->temperature);
+    double left = next_uniform(s) * total;
+    for (int64_t v = 0; v < known; v++) {
+        left -= exp((mot_tensor_get(logits, first + v) - most) / s->temperature);
+        if (left < 0)
+            return v;
+    }
+    return best;
+}
+
+static MotStatus generate(Sampler *s, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        MotArenaMark mark = mot_arena_mark(&s->ctx->arena);
+        int64_t start = s->tokens.n > s->length ? s->tokens.n - s->length : 0, used = s->tokens.n - start;
+        for (int64_t t = 0; t < s->length; t++)
+            mot_tensor_set_int(&s->window, t, t < used ? s->tokens.data[start + t] : 0);
+        MotTensor logits;
+        MOT_TRY(mot_session_write(s->job.session, s->input, &s->window));
+        MOT_TRY(mot_session_run(s->job.session, MOT_SECTION_EVAL));
+        MOT_TRY(mot_session_output(s->job.session, s->output, MOT_SECTION_EVAL, &logits));
+        int64_t token = choose(s, &logits, used - 1);
+        mot_arena_rewind(&s->ctx->arena, mark);
+        mot_vec_push(&s->ctx->arena, &s->tokens, token);
+        print_token(s, token);
+    }
+    printf("\n");
+    return MOT_OK;
+}
+
+/* The one integer input [B,T] and the output [B,T,V]. */
+static MotStatus find_signature(Sampler *s)
+{
+    const MotProgram *p = s->job.program;
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        if (p->bufs.data[i].kind == MOT_BUF_INPUT) {
+            s->input = s->input ? "" : p->bufs.data[i].name;
+            s->window.type = p->bufs.data[i].global;
+        }
+    const MotType *out = p->outputs.n ? &p->bufs.data[p->outputs.data[0].eval_buf].global : NULL;
+    if (!s->input || !*s->input || s->window.type.rank != 2 || mot_dtype_class(s->window.type.dtype) != MOT_CLASS_INT ||
+        !out || out->rank != 3)
+        return mot_fail(s->ctx, MOT_ERR_UNSUPPORTED, (MotLoc){s->job.model, NULL},
+                        "is no language model with one input of tokens [B,T] and logits [B,T,V]");
+    s->output = p->outputs.data[0].name;
+    s->length = s->window.type.dims[1];
+    s->vocabulary = out->dims[2];
+    s->window.data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&s->window.type));
+    return MOT_OK;
+}
+
+static MotStatus run_sample(MotCtx *ctx, const MotArgs *args)
+{
+    Sampler s = {.ctx = ctx};
+    const char *dir, *path;
+    int64_t n, seed;
+    MOT_TRY(mot_args_need_operand(ctx, args, 0, &dir));
+    MOT_TRY(mot_args_int(ctx, args, "--tokens", 1, 1000000, 200, &n));
+    MOT_TRY(mot_args_int(ctx, args, "--seed", 0, INT64_MAX, 0, &seed));
+    MOT_TRY(mot_args_number(ctx, args, "--temperature", 0.8, &s.temperature));
+    s.state = ((uint64_t)seed + 1) * 0x9e3779b97f4a7c15u;
+    MOT_TRY(mot_checkpoint_find(ctx, dir, &path, &s.info));
+    MOT_TRY(mot_job_import_file(ctx, args, mot_args_get(args, "--model", s.info.model), &s.job));
+    MOT_TRY(mot_job_prepare_forward(ctx, &s.job));
+    MOT_TRY(mot_job_place(ctx, &s.job));
+    MOT_TRY(find_signature(&s));
+    const char *prompt = mot_args_get(args, "--prompt", "");
+    MOT_TRY(read_prompt(&s, prompt));
+    MOT_TRY(mot_job_start(ctx, &s.job));
+    MotStatus status = mot_checkpoint_load(ctx, s.job.session, path);
+    if (status == MOT_OK) {
+        fputs(prompt, stdout);
+        status = generate(&s, n);
+    }
+    mot_session_close(s.job.session);
+    return status;
+}
+
+const MotVerb mot_verb_sample = {
+    .name = "sample",
+    .operands = "DIR",
+    .summary = "text from a trained language model",
+    .options = (const MotOption *const[]){sample_options, mot_model_options, mot_device_options, NULL},
+    .run = run_sample};

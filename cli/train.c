@@ -1,0 +1,193 @@
+/* motley train: a model file, data, devices; out come checkpoints, a log, and the model with trained weights. */
+#include "cli/train.h"
+
+#include "cli/verbs.h"
+#include "frontend/export.h"
+#include "ir/layout.h"
+#include "support/writer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const MotOption train_options[] = {
+    {"--data", "DATA", "text:FILE[,unit=byte], tokens:FILE.bin or npy:INPUT=X.npy,LABELS=Y.npy"},
+    {"--steps", "N", "steps in all"},
+    {"--out", "DIR", "checkpoints, log and trained model go there"},
+    {"--seed", "S", "order of the data; default 0"},
+    {"--resume", NULL, "go on from the newest sound checkpoint in --out"},
+    {"--resize", "STEP:8/4/2/1", "new shares before this step, counted from 0 (repeatable)"},
+    {"--validate", "N", "validate every N steps; always after the last"},
+    {"--save", "N", "a checkpoint every N steps; always after the last"},
+    {"--log", "FILE", "a JSON line a step; default DIR/steps.jsonl"},
+    {"--cast", NULL, "float64 arrays may become float32"},
+    {NULL, NULL, NULL}};
+
+static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
+{
+    uint32_t n;
+    const char *const *texts = mot_args_list(args, "--resize", &n);
+    t->resizes = mot_arena_array(&ctx->arena, MotResize, n);
+    for (uint32_t i = 0; i < n; i++) {
+        char *end;
+        t->resizes[i].step = strtoll(texts[i], &end, 10);
+        if (end == texts[i] || *end != ':')
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: it is --resize STEP:8/4/2/1",
+                            mot_quote(&ctx->arena, texts[i]));
+        MOT_TRY(mot_args_shares(ctx, end + 1, &t->resizes[i].shares));
+        if (t->resizes[i].shares.n != t->job->program->mesh.n_devices)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: %u shares for %u devices", texts[i],
+                            t->resizes[i].shares.n, t->job->program->mesh.n_devices);
+    }
+    t->n_resizes = n;
+    return MOT_OK;
+}
+
+/* The number of classes that labels may name: of the cross-entropy's logits. */
+static int64_t find_classes(const MotGraph *g)
+{
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        if (op->kind == MOT_OP_CROSS_ENTROPY) {
+            const MotType *logits = mot_graph_type(g, op->in[0]);
+            return logits->dims[logits->rank - 1];
+        }
+    }
+    return INT64_MAX;
+}
+
+/* The program's inputs, the labels last. */
+static MotStatus find_fields(MotTrainer *t, MotDataOpts *opts)
+{
+    const MotProgram *p = t->job->program;
+    MotDataField *fields = mot_arena_array(&t->ctx->arena, MotDataField, p->bufs.n);
+    for (int labels = 0; labels < 2; labels++)
+        for (uint32_t i = 0; i < p->bufs.n; i++) {
+            const MotBuf *buf = &p->bufs.data[i];
+            bool is_label = buf->kind == MOT_BUF_INPUT && t->job->loss.input && strcmp(buf->name, t->job->loss.input) == 0;
+            if (buf->kind == MOT_BUF_INPUT && is_label == (labels == 1))
+                fields[t->n_fields++] = (MotDataField){buf->name, buf->global, is_label};
+        }
+    if (t->n_fields == 0 || fields[0].type.rank == 0)
+        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the model has no input with a batch dim to train on");
+    t->fields = opts->fields = fields;
+    opts->n_fields = t->n_fields;
+    opts->batch = fields[0].type.dims[0];
+    t->batch = mot_arena_array(&t->ctx->arena, void *, t->n_fields);
+    for (uint32_t k = 0; k < t->n_fields; k++)
+        t->batch[k] = mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&fields[k].type));
+    bool has_tokens = mot_dtype_class(fields[0].type.dtype) == MOT_CLASS_INT;
+    t->units_per_step = (double)(has_tokens ? mot_type_elements(&fields[0].type) : opts->batch);
+    t->unit = has_tokens ? "tok" : "samples";
+    return MOT_OK;
+}
+
+static MotStatus open_data(MotTrainer *t)
+{
+    MotDataOpts opts = {.n_classes = find_classes(t->job->graph),
+                        .seed = t->seed,
+                        .cast = mot_args_has(t->job->args, "--cast")};
+    t->data_text = mot_args_get(t->job->args, "--data", NULL);
+    if (!t->data_text)
+        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data is needed, such as --data text:FILE");
+    MOT_TRY(find_fields(t, &opts));
+    return mot_data_open(t->ctx, t->data_text, &opts, &t->data);
+}
+
+static MotStatus resume(MotTrainer *t)
+{
+    const char *path;
+    MotCheckpointInfo info;
+    if (!mot_args_has(t->job->args, "--resume"))
+        return MOT_OK;
+    MOT_TRY(mot_checkpoint_find(t->ctx, t->out, &path, &info));
+    if (info.seed != t->seed)
+        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s was trained with --seed %llu", path,
+                        (unsigned long long)info.seed);
+    MOT_TRY(mot_checkpoint_load(t->ctx, t->job->session, path));
+    t->first_step = info.step;
+    mot_info(t->ctx, "resumed %s", path);
+    return MOT_OK;
+}
+
+/* The model file with the trained weights in it. */
+static MotStatus export_model(MotTrainer *t)
+{
+    const MotProgram *p = t->job->program;
+    MotExported *tensors = mot_arena_array(&t->ctx->arena, MotExported, 2 * p->bufs.n);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->bufs.n; i++) {
+        const MotBuf *buf = &p->bufs.data[i];
+        if (buf->kind != MOT_BUF_PARAM || mot_attrs(buf->source, param)->state_of)
+            continue;
+        MotTensor value, file;
+        MOT_TRY(mot_session_read(t->job->session, buf->name, &value));
+        file.type = mot_param_file_type(&value.type, buf->source);
+        file.data = mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&file.type));
+        mot_param_to_file(&value.type, buf->source, value.data, file.data);
+        tensors[n++] = (MotExported){buf->name, file};
+        const MotAttr_param *a = mot_attrs(buf->source, param);
+        if (a->tied) {
+            MotTensor second = file;
+            if (a->tied_transposed) {
+                second.type = mot_type_make(file.type.dtype, 2, (int64_t[]){file.type.dims[1], file.type.dims[0]});
+                second.data = mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&file.type));
+                for (int64_t r = 0; r < file.type.dims[0]; r++)
+                    for (int64_t c = 0; c < file.type.dims[1]; c++)
+                        mot_tensor_set(&second, c * file.type.dims[0] + r,
+                                       mot_tensor_get(&file, r * file.type.dims[1] + c));
+            }
+            tensors[n++] = (MotExported){a->tied, second};
+        }
+    }
+    const char *path = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
+    MOT_TRY(mot_export(t->ctx, t->job->file, tensors, n, path));
+    if (!t->is_quiet && !t->is_json)
+        printf("trained model  %s\ncheckpoints    %s\nlog            %s\n", path, t->out,
+               mot_args_get(t->job->args, "--log", mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out)));
+    return MOT_OK;
+}
+
+static MotStatus train(MotTrainer *t)
+{
+    int64_t seed;
+    const MotArgs *args = t->job->args;
+    MOT_TRY(mot_args_int(t->ctx, args, "--seed", 0, INT64_MAX, 0, &seed));
+    t->seed = (uint64_t)seed;
+    MOT_TRY(mot_args_int(t->ctx, args, "--steps", 1, INT32_MAX, 0, &t->steps));
+    MOT_TRY(mot_args_int(t->ctx, args, "--validate", 1, INT32_MAX, 0, &t->validate_every));
+    MOT_TRY(mot_args_int(t->ctx, args, "--save", 1, INT32_MAX, 0, &t->save_every));
+    MOT_TRY(read_resizes(t->ctx, args, t));
+    MOT_TRY(open_data(t));
+    MOT_TRY(mot_file_make_dir(t->ctx, t->out));
+    MOT_TRY(resume(t));
+    MOT_TRY(mot_trainer_run(t));
+    return export_model(t);
+}
+
+static MotStatus run_train(MotCtx *ctx, const MotArgs *args)
+{
+    MotJob job;
+    MotTrainer t = {.ctx = ctx,
+                    .job = &job,
+                    .out = mot_args_get(args, "--out", NULL),
+                    .is_quiet = mot_args_has(args, "-q"),
+                    .is_json = mot_args_has(args, "--json")};
+    if (!t.out || !mot_args_has(args, "--steps"))
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--out DIR and --steps N are needed");
+    MOT_TRY(mot_job_import(ctx, args, &job));
+    MOT_TRY(mot_job_add_training(ctx, &job, true, false));
+    MOT_TRY(mot_job_place(ctx, &job));
+    MOT_TRY(mot_job_start(ctx, &job));
+    MotStatus status = train(&t);
+    mot_session_close(job.session);
+    return status;
+}
+
+const MotVerb mot_verb_train = {
+    .name = "train",
+    .operands = "MODEL",
+    .summary = "train the model",
+    .options = (const MotOption *const[]){train_options, mot_training_options, mot_model_options, mot_device_options,
+                                          mot_common_options, NULL},
+    .run = run_train};

@@ -1,0 +1,224 @@
+/* The training loop. While the ranks run a step, the host prepares the next batch. */
+#include "cli/train.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Set by SIGINT and SIGTERM: the step is finished, then all is saved. */
+static volatile sig_atomic_t stop_requested;
+
+static void request_stop(int signal)
+{
+    (void)signal;
+    stop_requested = 1;
+}
+
+typedef struct {
+    double loss, norm, lr, ms, balance;
+} StepReport;
+
+static MotStatus write_batch(MotTrainer *t)
+{
+    for (uint32_t k = 0; k < t->n_fields; k++) {
+        MotTensor tensor = {t->fields[k].type, t->batch[k]};
+        MOT_TRY(mot_session_write(t->job->session, t->fields[k].input, &tensor));
+    }
+    return MOT_OK;
+}
+
+/* Busy time over ranks times the slowest: 1 when all end together. */
+static double measure_balance(const MotTrainer *t)
+{
+    uint32_t n = t->job->program->mesh.n_devices;
+    double sum = 0, most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double busy = (double)mot_session_rank(t->job->session, i)->busy_ns;
+        sum += busy;
+        most = busy > most ? busy : most;
+    }
+    return most > 0 ? sum / (n * most) : 1;
+}
+
+static MotStatus run_step(MotTrainer *t, int64_t step, StepReport *r)
+{
+    MotSession *session = t->job->session;
+    int64_t start = mot_now_ns();
+    r->lr = mot_schedule_lr(&t->job->optimizer, step + 1, t->steps);
+    MOT_TRY(write_batch(t));
+    MOT_TRY(mot_job_set_scalar(t->job, MOT_INPUT_LR, r->lr));
+    MOT_TRY(mot_job_set_scalar(t->job, MOT_INPUT_STEP, (double)(step + 1)));
+    mot_session_start(session, MOT_SECTION_STEP);
+    if (step + 1 < t->steps)
+        mot_data_batch(t->data, step + 1, t->batch);
+    MOT_TRY(mot_session_wait(session));
+    r->ms = (double)(mot_now_ns() - start) * 1e-6;
+    r->balance = measure_balance(t);
+    r->norm = NAN;
+    if (t->job->optimizer.clip > 0)
+        MOT_TRY(mot_job_scalar(t->job, MOT_OUTPUT_GRAD_NORM, MOT_SECTION_STEP, &r->norm));
+    MOT_TRY(mot_job_scalar(t->job, "loss", MOT_SECTION_STEP, &r->loss));
+    if (!isfinite(r->loss)) {
+        mot_fail(t->ctx, MOT_ERR_NUMERICS, MOT_NOWHERE, "the loss of step %lld is %g", (long long)step + 1, r->loss);
+        mot_hint(t->ctx, "lower the lr, clip gradients (clip=1.0), or resume from the last checkpoint in %s", t->out);
+    }
+    return t->ctx->status;
+}
+
+/* 179664 -> "179,664" */
+static const char *group_thousands(MotArena *arena, double value)
+{
+    char digits[32];
+    int n = snprintf(digits, sizeof digits, "%.0f", value);
+    MotText text;
+    mot_text_init(&text, arena);
+    for (int i = 0; i < n; i++) {
+        mot_text_add(&text, &digits[i], 1);
+        if (i + 1 < n && (n - i - 1) % 3 == 0)
+            mot_text_puts(&text, ",");
+    }
+    return mot_text_get(&text);
+}
+
+/* A bar a device: how much of the step it was busy. */
+static void print_bars(const MotTrainer *t, double ms)
+{
+    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    for (uint32_t i = 0; i < t->job->program->mesh.n_devices; i++) {
+        double part = (double)mot_session_rank(t->job->session, i)->busy_ns * 1e-6 / ms;
+        int level = (int)(part * 8);
+        printf("%s", levels[level < 0 ? 0 : level > 7 ? 7 : level]);
+    }
+}
+
+static void print_step(MotTrainer *t, int64_t step, const StepReport *r)
+{
+    if (t->is_quiet || t->is_json)
+        return;
+    MotArena *arena = &t->ctx->arena;
+    bool is_terminal = isatty(STDOUT_FILENO);
+    int64_t eta = (int64_t)((double)(t->steps - step - 1) * r->ms * 1e-3);
+    printf("%sstep %lld/%lld | loss %.4f", is_terminal ? "\r\x1b[K" : "", (long long)step + 1, (long long)t->steps, r->loss);
+    if (!isnan(r->norm))
+        printf(" | norm %.2f", r->norm);
+    printf(" | lr %.2e | %.1f ms | %s %s/s | bal %.0f%% | eta %02lld:%02lld:%02lld", r->lr, r->ms,
+           group_thousands(arena, t->units_per_step / r->ms * 1e3), t->unit, 100 * r->balance, (long long)(eta / 3600),
+           (long long)(eta / 60 % 60), (long long)(eta % 60));
+    if (is_terminal) {
+        printf(" ");
+        print_bars(t, r->ms);
+    }
+    printf("%s", is_terminal ? "" : "\n");
+    fflush(stdout);
+}
+
+static void log_step(FILE *log, const MotTrainer *t, int64_t step, const StepReport *r)
+{
+    fprintf(log, "{\"step\": %lld, \"loss\": %.9g, ", (long long)step + 1, r->loss);
+    if (!isnan(r->norm))
+        fprintf(log, "\"norm\": %.6g, ", r->norm);
+    fprintf(log, "\"lr\": %.9g, \"ms\": %.3f, \"ranks\": [", r->lr, r->ms);
+    for (uint32_t i = 0; i < t->job->program->mesh.n_devices; i++) {
+        const MotRankState *rank = mot_session_rank(t->job->session, i);
+        fprintf(log, "%s{\"share\": %lld, \"busy_ms\": %.3f, \"comm_ms\": %.3f, \"wait_ms\": %.3f}", i ? ", " : "",
+                (long long)t->job->program->mesh.axis[0].share[i], (double)rank->busy_ns * 1e-6,
+                (double)rank->comm_ns * 1e-6, (double)rank->wait_ns * 1e-6);
+    }
+    fprintf(log, "]}\n");
+    fflush(log);
+}
+
+MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss)
+{
+    int64_t n = mot_data_validation_batches(t->data);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double loss;
+        mot_data_validation_batch(t->data, i, t->batch);
+        MOT_TRY(write_batch(t));
+        MOT_TRY(mot_session_run(t->job->session, MOT_SECTION_EVAL));
+        MOT_TRY(mot_job_scalar(t->job, "loss", MOT_SECTION_EVAL, &loss));
+        sum += loss;
+    }
+    *out_loss = n ? sum / (double)n : NAN;
+    return MOT_OK;
+}
+
+static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
+{
+    double loss;
+    MOT_TRY(mot_trainer_validate(t, &loss));
+    fprintf(log, "{\"step\": %lld, \"val_loss\": %.9g}\n", (long long)step, loss);
+    fflush(log);
+    if (!t->is_quiet && !t->is_json)
+        printf("%svalidation after step %lld: loss %.4f\n", isatty(STDOUT_FILENO) ? "\n" : "", (long long)step, loss);
+    if (step < t->steps)
+        mot_data_batch(t->data, step, t->batch);
+    return MOT_OK;
+}
+
+static MotStatus save(MotTrainer *t, int64_t step)
+{
+    MotCheckpointInfo info = {.step = step,
+                              .seed = t->seed,
+                              .model = t->job->model,
+                              .loss = mot_args_get(t->job->args, "--loss", NULL),
+                              .optimizer = mot_args_get(t->job->args, "--optimizer", NULL),
+                              .data = t->data_text};
+    info.vocabulary = mot_data_vocabulary(t->data, &info.n_vocabulary);
+    return mot_checkpoint_save(t->ctx, t->job->session, t->out, &info);
+}
+
+static MotStatus resize(MotTrainer *t, int64_t step)
+{
+    for (uint32_t i = 0; i < t->n_resizes; i++)
+        if (t->resizes[i].step == step) {
+            MOT_TRY(mot_session_reshare(t->job->session, 0, t->resizes[i].shares.data));
+            if (!t->is_quiet)
+                mot_info(t->ctx, "resized before step %lld", (long long)step + 1);
+        }
+    return MOT_OK;
+}
+
+static MotStatus run_loop(MotTrainer *t, FILE *log)
+{
+    if (t->first_step < t->steps)
+        mot_data_batch(t->data, t->first_step, t->batch);
+    for (int64_t step = t->first_step; step < t->steps; step++) {
+        MotArenaMark mark = mot_arena_mark(&t->ctx->arena);
+        StepReport report;
+        MOT_TRY(resize(t, step));
+        MOT_TRY(run_step(t, step, &report));
+        log_step(log, t, step, &report);
+        print_step(t, step, &report);
+        bool is_last = step + 1 == t->steps, stops = stop_requested && !is_last;
+        if (is_last || (t->validate_every && (step + 1) % t->validate_every == 0))
+            MOT_TRY(validate_and_report(t, step + 1, log));
+        if (is_last || stops || (t->save_every && (step + 1) % t->save_every == 0))
+            MOT_TRY(save(t, step + 1));
+        if (stops)
+            return MOT_STOPPED;
+        mot_arena_rewind(&t->ctx->arena, mark);
+    }
+    return MOT_OK;
+}
+
+MotStatus mot_trainer_run(MotTrainer *t)
+{
+    const char *path = mot_args_get(t->job->args, "--log", mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out));
+    FILE *log = fopen(path, t->first_step ? "a" : "w");
+    if (!log)
+        return mot_fail(t->ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written");
+    struct sigaction action = {.sa_handler = request_stop};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    MotStatus status = run_loop(t, log);
+    fclose(log);
+    if (isatty(STDOUT_FILENO) && !t->is_quiet)
+        printf("\n");
+    if (status == MOT_STOPPED)
+        mot_info(t->ctx, "stopped; --resume goes on from the checkpoint in %s", t->out);
+    return status;
+}

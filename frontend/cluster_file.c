@@ -1,0 +1,296 @@
+/*
+ * cluster.yaml -> Cluster: tables of keys, quantities with units, and the checks that no key can make alone. Nothing is guessed:
+ * what is not written is the field's zero, "not known", or the native link's.
+ */
+#include "frontend/cluster_file.h"
+
+#include "support/yaml.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const char *name;
+    double factor;
+} Unit;
+
+static const Unit byte_units[] = {{"B", 1},
+                                  {"kB", 1e3},
+                                  {"KB", 1e3},
+                                  {"MB", 1e6},
+                                  {"GB", 1e9},
+                                  {"TB", 1e12},
+                                  {"KiB", 0x1p10},
+                                  {"MiB", 0x1p20},
+                                  {"GiB", 0x1p30},
+                                  {"TiB", 0x1p40},
+                                  {0}};
+static const Unit time_units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {0}};
+/* Per second; network rates count bits. */
+static const Unit rate_units[] = {{"bit", 0.125},
+                                  {"kbit", 125},
+                                  {"Kbit", 125},
+                                  {"Mbit", 125e3},
+                                  {"Gbit", 125e6},
+                                  {"Tbit", 125e9},
+                                  {"B", 1},
+                                  {"kB", 1e3},
+                                  {"KB", 1e3},
+                                  {"MB", 1e6},
+                                  {"GB", 1e9},
+                                  {"TB", 1e12},
+                                  {"KiB", 0x1p10},
+                                  {"MiB", 0x1p20},
+                                  {"GiB", 0x1p30},
+                                  {0}};
+static const Unit giga[] = {{"", 1e9}, {0}};
+static const Unit none[] = {{"", 1}, {0}};
+
+/* A key: a quantity in one of `units` that lands in a double at `offset`, or a text. */
+typedef struct {
+    const char *key;
+    const Unit *units; /* NULL: a text at `offset` */
+    size_t offset;
+    double least, most; /* in the field's own unit */
+    const char *example;
+} Key;
+
+/* A device as it is written; threads are checked to be whole. */
+typedef struct {
+    MotDevice device;
+    double threads;
+} DeviceEntry;
+
+#define AT(field) offsetof(DeviceEntry, field)
+static const Key device_keys[] = {
+    {"name", NULL, AT(device.name), 0, 0, "a"},
+    {"backend", NULL, AT(device.backend), 0, 0, "cpu or ref"},
+    {"threads", none, AT(threads), 1, 1024, "4"},
+    {"slow", none, AT(device.slow), 1, 1e6, "2.5, at least 1"},
+    {"memory", byte_units, AT(device.memory), 0x1p20, 0x1p50, "2GiB"},
+    {"gflops", giga, AT(device.flops), 1e6, 1e18, "50"},
+    {"bandwidth", rate_units, AT(device.bandwidth), 1e6, 1e15, "10GB"},
+    {0},
+};
+#undef AT
+static const Key link_keys[] = {
+    {"latency", time_units, offsetof(MotLink, latency), 0, 10, "10us"},
+    {"bandwidth", rate_units, offsetof(MotLink, bandwidth), 1e3, 1e15, "10Gbit or 8GB"},
+    {0},
+};
+
+typedef struct {
+    MotCtx *ctx;
+    const char *file;
+    MotCluster *cluster;
+    const MotYaml *devices, *links;
+    DeviceEntry device; /* being read */
+    MotLink link;
+    const MotYaml *between;
+} Reader;
+
+static MotStatus fail(const Reader *r, const MotYaml *at, const char *format, const char *text, const char *allowed)
+{
+    return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, at), format,
+                    text ? mot_quote(&r->ctx->arena, text) : "nothing", allowed);
+}
+
+static const Unit *find_unit(const Unit *units, const char *text)
+{
+    size_t n = strlen(text);
+    if (n > 2 && strcmp(text + n - 2, "/s") == 0)
+        n -= 2;
+    for (const Unit *u = units; u->name; u++)
+        if (strlen(u->name) == n && memcmp(u->name, text, n) == 0)
+            return u;
+    return NULL;
+}
+
+/* Whether `text` is a decimal number and a unit: `10us`, `2.5 GiB`. */
+static bool parse_quantity(const char *text, const Unit *units, double *out_value)
+{
+    if (!strchr("0123456789.", text[0]) || !text[0] || strpbrk(text, "xXnNpP") == text + 1)
+        return false;
+    char *end;
+    double number = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    const Unit *unit = find_unit(units, end);
+    if (!unit || !isfinite(number))
+        return false;
+    *out_value = number * unit->factor;
+    return true;
+}
+
+static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYaml *key, const MotYaml *value)
+{
+    const char *name = mot_yaml_string(r->ctx, key), *text = mot_yaml_string(r->ctx, value);
+    const Key *k = keys;
+    while (k->key && (!name || strcmp(k->key, name) != 0))
+        k++;
+    if (!k->key)
+        return fail(r, key, "unknown key %s%s", name, "");
+    if (!text || !text[0])
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key), "%s has no value", k->key);
+    void *field = (char *)entry + k->offset;
+    if (!k->units) {
+        *(const char **)field = text;
+        return MOT_OK;
+    }
+    double number;
+    if (!parse_quantity(text, k->units, &number) || number < k->least || number > k->most)
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, value), "%s: %s is not like %s", k->key,
+                        mot_quote(&r->ctx->arena, text), k->example);
+    *(double *)field = number;
+    return MOT_OK;
+}
+
+static uint32_t find_device(const MotCluster *cluster, const char *name)
+{
+    uint32_t i = 0;
+    while (i < cluster->devices.n && (!name || strcmp(cluster->devices.data[i].name, name) != 0))
+        i++;
+    return i;
+}
+
+static MotStatus visit_device_key(void *self, const MotYaml *key, const MotYaml *value)
+{
+    Reader *r = self;
+    return set_field(r, device_keys, &r->device, key, value);
+}
+
+static MotStatus read_device(Reader *r, const MotYaml *node)
+{
+    if (!mot_yaml_is_map(node))
+        return fail(r, node ? node : r->devices, "a device is %s, not {name: a, ...}%s", mot_yaml_string(r->ctx, node), "");
+    r->device = (DeviceEntry){.device = {.backend = "cpu", .slow = 1}, .threads = 1};
+    MOT_TRY(mot_yaml_each(r->ctx, node, visit_device_key, r));
+    MotDevice *d = &r->device.device;
+    if (!d->name)
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "a device has no name");
+    if (find_device(r->cluster, d->name) < r->cluster->devices.n)
+        return fail(r, node, "two devices are named %s%s", d->name, "");
+    if (strcmp(d->backend, "cpu") != 0 && strcmp(d->backend, "ref") != 0)
+        return fail(r, node, "there is no backend %s: %s", d->backend, "use cpu or ref");
+    if (floor(r->device.threads) != r->device.threads)
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "threads: %g is not a whole number",
+                        r->device.threads);
+    d->threads = (uint32_t)r->device.threads;
+    mot_vec_push(&r->ctx->arena, &r->cluster->devices, *d);
+    return MOT_OK;
+}
+
+static MotStatus visit_link_key(void *self, const MotYaml *key, const MotYaml *value)
+{
+    Reader *r = self;
+    const char *name = mot_yaml_string(r->ctx, key);
+    if (!name || strcmp(name, "between") != 0)
+        return set_field(r, link_keys, &r->link, key, value);
+    r->between = value;
+    return MOT_OK;
+}
+
+static MotStatus set_ends(Reader *r, const MotYaml *node)
+{
+    const char *all = mot_yaml_string(r->ctx, r->between);
+    if (all && strcmp(all, "all") == 0) {
+        r->link.a = r->link.b = MOT_ALL_DEVICES;
+        return MOT_OK;
+    }
+    if (mot_yaml_length(r->between) != 2)
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node),
+                        "a link needs `between: all` or `between: [a, b]`");
+    uint32_t *ends[] = {&r->link.a, &r->link.b};
+    for (uint32_t i = 0; i < 2; i++) {
+        const char *name = mot_yaml_string(r->ctx, mot_yaml_at(r->between, i));
+        *ends[i] = find_device(r->cluster, name);
+        if (*ends[i] == r->cluster->devices.n)
+            return fail(r, node, "a link names the device %s, which is not listed%s", name, "");
+    }
+    if (r->link.a == r->link.b)
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "a link joins a device to itself");
+    return MOT_OK;
+}
+
+static MotStatus read_link(Reader *r, const MotYaml *node)
+{
+    if (!mot_yaml_is_map(node))
+        return fail(r, node ? node : r->links, "a link is %s, not {between: all, ...}%s", mot_yaml_string(r->ctx, node), "");
+    const MotLink native = mot_cluster_link(&(MotCluster){0}, 0, 0);
+    r->link = native;
+    r->between = NULL;
+    MOT_TRY(mot_yaml_each(r->ctx, node, visit_link_key, r));
+    MOT_TRY(set_ends(r, node));
+    for (uint32_t i = 0; i < r->cluster->links.n; i++) {
+        const MotLink *other = &r->cluster->links.data[i];
+        if ((other->a == r->link.a && other->b == r->link.b) || (other->a == r->link.b && other->b == r->link.a))
+            return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "two links join the same devices");
+    }
+    r->link.is_emulated = r->link.latency > native.latency || r->link.bandwidth < native.bandwidth;
+    mot_vec_push(&r->ctx->arena, &r->cluster->links, r->link);
+    return MOT_OK;
+}
+
+static MotStatus visit_section(void *self, const MotYaml *key, const MotYaml *value)
+{
+    Reader *r = self;
+    const char *name = mot_yaml_string(r->ctx, key);
+    const MotYaml **section = name && strcmp(name, "devices") == 0 ? &r->devices
+                              : name && strcmp(name, "links") == 0 ? &r->links
+                                                                   : NULL;
+    if (!section)
+        return fail(r, key, "unknown key %s; %s", name, "the keys are devices and links");
+    if (!mot_yaml_is_list(value))
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key), "%s is not a list", name);
+    *section = value;
+    return MOT_OK;
+}
+
+static MotStatus check_length(const Reader *r, const MotYaml *list, uint32_t most, const char *what)
+{
+    if (mot_yaml_length(list) <= most)
+        return MOT_OK;
+    return mot_fail(r->ctx, MOT_ERR_LIMIT, (MotLoc){r->file, NULL}, "%u %s; the most is %u", mot_yaml_length(list), what,
+                    most);
+}
+
+MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, size_t n, MotCluster **out_cluster)
+{
+    if (n > MOT_CLUSTER_MAX_TEXT)
+        return mot_fail(ctx, MOT_ERR_LIMIT, (MotLoc){file, NULL}, "a cluster file has at most %s",
+                        mot_bytes_text(&ctx->arena, MOT_CLUSTER_MAX_TEXT));
+    const MotYaml *root;
+    MOT_TRY(mot_yaml_parse(ctx, MOT_ERR_USAGE, file, text, n, &root));
+    Reader r = {.ctx = ctx, .file = file, .cluster = mot_arena_new(&ctx->arena, MotCluster)};
+    if (root && !mot_yaml_is_map(root))
+        return mot_fail(ctx, MOT_ERR_USAGE, mot_yaml_loc(ctx, file, root), "a cluster file has the keys devices and links");
+    MOT_TRY(mot_yaml_each(ctx, root, visit_section, &r));
+    MOT_TRY(check_length(&r, r.devices, MOT_CLUSTER_MAX_DEVICES, "devices"));
+    MOT_TRY(check_length(&r, r.links, MOT_CLUSTER_MAX_LINKS, "links"));
+    if (mot_yaml_length(r.devices) == 0)
+        return mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){file, NULL}, "a cluster needs at least one device");
+    for (uint32_t i = 0; i < mot_yaml_length(r.devices); i++)
+        MOT_TRY(read_device(&r, mot_yaml_at(r.devices, i)));
+    for (uint32_t i = 0; i < mot_yaml_length(r.links); i++)
+        MOT_TRY(read_link(&r, mot_yaml_at(r.links, i)));
+    *out_cluster = r.cluster;
+    return MOT_OK;
+}
+
+MotStatus mot_cluster_read(MotCtx *ctx, const char *path, MotCluster **out_cluster)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "%s", strerror(errno));
+    char *text = mot_arena_alloc(&ctx->arena, MOT_CLUSTER_MAX_TEXT + 1);
+    size_t n = fread(text, 1, MOT_CLUSTER_MAX_TEXT + 1, file);
+    bool has_failed = ferror(file) != 0;
+    fclose(file);
+    if (has_failed)
+        return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "the file can't be read");
+    return mot_cluster_parse(ctx, path, text, n, out_cluster);
+}

@@ -1,0 +1,24 @@
+/* cluster.yaml -> Cluster. */
+#ifndef MOTLEY_FRONTEND_CLUSTER_FILE_H
+#define MOTLEY_FRONTEND_CLUSTER_FILE_H
+
+#include "ir/cluster.h"
+
+enum { MOT_CLUSTER_MAX_DEVICES = 64, MOT_CLUSTER_MAX_LINKS = 4096, MOT_CLUSTER_MAX_TEXT = 1 << 20 };
+
+/*
+ *     devices:
+ *       - {name: a, backend: cpu, threads: 1, slow: 2, memory: 2GiB, gflops: 50, bandwidth: 10GB}
+ *     links:
+ *       - {between: all, latency: 10us, bandwidth: 10Gbit}
+ *       - {between: [a, b], latency: 1us, bandwidth: 8GB}
+ *
+ * Only `name` is required of a device and `between` of a link. A link that is slower than the real one is emulated. Unknown
+ * and repeated keys, names and pairs are errors: MOT_ERR_USAGE, or MOT_ERR_LIMIT, with file and line.
+ */
+MOT_CHECKED MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, size_t n,
+                                        MotCluster **out_cluster);
+/* The same from a file. */
+MOT_CHECKED MotStatus mot_cluster_read(MotCtx *ctx, const char *path, MotCluster **out_cluster);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * clip: the global norm of the gradients as `output {name="grad_norm"}`, and with clip=C all gradients scaled by
+ * min(1, C / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
+ *
+ * The squares of each gradient are one reduce_sum, so that a split gradient gives a partial sum; the sums are added in the
+ * order of the parameters. Needs: autodiff. Cost: linear in parameters; at run time one read of every gradient.
+ */
+#include "ir/builder.h"
+#include "passes/graph/optimizer.h"
+#include "passes/pass.h"
+
+static MotValue sum_of_squares(MotBuilder *b, MotValue grad, MotDtype dtype)
+{
+    static const int64_t all[MOT_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
+    MotValue g = mot_cast(b, grad, dtype);
+    return mot_reduce_sum(b, mot_mul(b, g, g), all, (uint32_t)mot_graph_type(b->graph, grad)->rank, MOT_DROP);
+}
+
+static MotDtype widest_dtype(const MotGraph *g)
+{
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        if (op->kind == MOT_OP_GRADIENT && mot_graph_type(g, op->in[1])->dtype == MOT_F64)
+            return MOT_F64;
+    }
+    return MOT_F32;
+}
+
+static MotValue global_norm(MotBuilder *b)
+{
+    MotGraph *g = b->graph;
+    MotDtype dtype = widest_dtype(g);
+    MotValue total = 0;
+    for (uint32_t i = 0, n = g->body.n; i < n; i++) {
+        const MotOp op = *mot_graph_op(g, g->body.data[i]);
+        if (op.kind != MOT_OP_GRADIENT)
+            continue;
+        MotValue squares = sum_of_squares(b, op.in[1], dtype);
+        total = total ? mot_add(b, total, squares) : squares;
+    }
+    return total ? mot_sqrt(b, total) : 0;
+}
+
+static void scale_gradients(MotBuilder *b, MotValue norm, double clip)
+{
+    MotGraph *g = b->graph;
+    MotValue limit = mot_div(b, mot_scalar_like(b, norm, clip), mot_add_scalar(b, norm, 1e-6));
+    MotValue scale = mot_min(b, limit, mot_scalar_like(b, limit, 1));
+    for (uint32_t i = 0, n = g->body.n; i < n; i++) {
+        MotOp op = *mot_graph_op(g, g->body.data[i]);
+        if (op.kind == MOT_OP_GRADIENT)
+            op.in[1] = mot_mul(b, op.in[1], mot_cast(b, scale, mot_graph_type(g, op.in[1])->dtype));
+    }
+}
+
+static MotStatus clip(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *out_changed)
+{
+    if (!opts->optimizer)
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no optimizer (--optimizer)");
+    MotBuilder b = mot_builder_make(g);
+    b.role = MOT_ROLE_UPDATE;
+    b.origin = "clip";
+    MotValue norm = global_norm(&b);
+    if (ctx->status == MOT_OK && !norm)
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the graph has no gradients: autodiff comes first");
+    mot_output(&b, MOT_OUTPUT_GRAD_NORM, norm);
+    if (opts->optimizer->clip > 0)
+        scale_gradients(&b, norm, opts->optimizer->clip);
+    *out_changed = true;
+    return ctx->status;
+}
+
+const MotPass mot_pass_clip = {"clip", "the gradients' global norm, and the bound on it", clip};

@@ -1,0 +1,17 @@
+/* The spec of a contraction taken apart: one letter a dim of each operand and of the result. */
+#ifndef MOTLEY_PASSES_GRAPH_CONTRACT_SPEC_H
+#define MOTLEY_PASSES_GRAPH_CONTRACT_SPEC_H
+
+#include "ir/builder.h"
+
+typedef struct MotSpec {
+    char in[2][MOT_MAX_RANK + 1], out[MOT_MAX_RANK + 1];
+} MotSpec;
+
+/* Of an op that inference has accepted. */
+MotSpec mot_spec_of(const MotOp *contract);
+MotValue mot_spec_contract(MotBuilder *b, MotValue x, MotValue y, const MotSpec *spec);
+/* The position of the letter, or -1. */
+int mot_spec_find(const char *letters, char letter);
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * Common subexpressions: an op equal to an earlier one (kind, attributes, operands, role) gives the earlier one's results.
+ *
+ * Constants are equal by content. Small ones are their own key; large ones are looked up by hash and compared. Sources that
+ * stand for something outside (input, param) are never shared. One sweep in body order, through a note of what was replaced.
+ */
+#include "passes/graph/simplify.h"
+
+#include <string.h>
+
+enum { MAX_KEY_DATA = 1024 };
+
+typedef struct {
+    MotGraph *g;
+    MotMap seen;  /* key -> op */
+    MotText key;
+    MotValue *to; /* [values] */
+    bool is_changed;
+} Sharing;
+
+static void add_bytes(Sharing *s, const void *bytes, size_t n)
+{
+    mot_text_add(&s->key, bytes, n);
+}
+
+static void add_number(Sharing *s, uint64_t number)
+{
+    add_bytes(s, &number, sizeof number);
+}
+
+static void add_type(Sharing *s, const MotType *type)
+{
+    add_number(s, (uint64_t)type->dtype);
+    add_number(s, (uint64_t)type->rank);
+    add_bytes(s, type->dims, (size_t)type->rank * sizeof *type->dims);
+}
+
+static void add_tensor(Sharing *s, const MotTensor *t)
+{
+    size_t n = (size_t)mot_type_bytes(&t->type);
+    add_type(s, &t->type);
+    if (n <= MAX_KEY_DATA)
+        add_bytes(s, t->data, n);
+    else
+        add_number(s, mot_hash(t->data, n));
+}
+
+static void add_attr(Sharing *s, const MotAttrField *f, const void *attrs)
+{
+    const void *p = (const char *)attrs + f->offset;
+    switch (f->kind) {
+    case MOT_ATTR_INT: add_bytes(s, p, sizeof(MotAttrType_INT)); break;
+    case MOT_ATTR_FLOAT: add_bytes(s, p, sizeof(MotAttrType_FLOAT)); break;
+    case MOT_ATTR_FLAG: add_bytes(s, p, sizeof(MotAttrType_FLAG)); break;
+    case MOT_ATTR_DTYPE: add_bytes(s, p, sizeof(MotAttrType_DTYPE)); break;
+    case MOT_ATTR_STR: {
+        const char *text = *(const MotAttrType_STR *)p;
+        add_bytes(s, text ? text : "", text ? strlen(text) + 1 : 1);
+        break;
+    }
+    case MOT_ATTR_INTS: {
+        const MotInts *list = p;
+        add_number(s, list->n);
+        add_bytes(s, list->data, list->n * sizeof *list->data);
+        break;
+    }
+    case MOT_ATTR_TENSOR: add_tensor(s, p); break;
+    }
+}
+
+static void make_key(Sharing *s, const MotOp *op)
+{
+    s->key.n = 0;
+    add_number(s, (uint64_t)op->kind);
+    add_number(s, (uint64_t)op->role);
+    add_number(s, op->fwd);
+    add_number(s, op->n_in);
+    add_bytes(s, op->in, op->n_in * sizeof *op->in);
+    if (op->attrs)
+        for (const MotAttrField *f = mot_op_info(op->kind)->fields; f->name; f++)
+            add_attr(s, f, op->attrs);
+}
+
+/* Where the key holds a hash only: whether the contents are really equal. */
+static bool has_same_contents(const MotOp *a, const MotOp *b)
+{
+    if (a->kind != MOT_OP_CONSTANT)
+        return true;
+    const MotTensor *x = &mot_attrs(a, constant)->data, *y = &mot_attrs(b, constant)->data;
+    size_t n = (size_t)mot_type_bytes(&x->type);
+    return n <= MAX_KEY_DATA || memcmp(x->data, y->data, n) == 0;
+}
+
+static bool may_be_shared(const MotOp *op)
+{
+    const MotOpInfo *info = mot_op_info(op->kind);
+    return info->class != MOT_SINK && op->kind != MOT_OP_INPUT && op->kind != MOT_OP_PARAM &&
+           !(info->flags & MOT_FLAG_UPDATE);
+}
+
+static void share(Sharing *s, MotOpId id)
+{
+    MotOp *op = mot_graph_op(s->g, id);
+    uint64_t earlier;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (s->to[op->in[i]])
+            op->in[i] = s->to[op->in[i]];
+    if (!may_be_shared(op))
+        return;
+    make_key(s, op);
+    if (!mot_map_get(&s->seen, s->key.data, s->key.n, &earlier)) {
+        mot_map_put(&s->seen, s->key.data, s->key.n, id);
+        return;
+    }
+    const MotOp *first = mot_graph_op(s->g, (MotOpId)earlier);
+    if (!has_same_contents(first, op))
+        return;
+    for (uint32_t i = 0; i < op->n_out; i++)
+        s->to[op->out[i]] = first->out[i];
+    s->is_changed = true;
+}
+
+void mot_share_common(MotGraph *g, bool *out_changed)
+{
+    MotArena *arena = &g->ctx->arena;
+    Sharing s = {.g = g, .to = mot_arena_array(arena, MotValue, g->values.n)};
+    mot_map_init(&s.seen, arena);
+    mot_text_init(&s.key, arena);
+    for (uint32_t i = 0; i < g->body.n; i++)
+        share(&s, g->body.data[i]);
+    if (s.is_changed)
+        mot_graph_compact(g);
+    *out_changed |= s.is_changed;
+}

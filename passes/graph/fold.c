@@ -1,0 +1,138 @@
+/*
+ * Constant folding, one rule: an op whose operands are all constants becomes the constant that the reference evaluation gives.
+ *
+ * What a few bytes describe is not unrolled: a result much larger than the operands (a mask from two ranges, say) is folded
+ * only if it is small. Nothing above a limit, or that takes long to evaluate, is folded. Such ops are computed in the step,
+ * which costs time and no correctness; passes that must know their value ask mot_value_known.
+ */
+#include "ir/eval.h"
+#include "passes/graph/simplify.h"
+
+static const int64_t max_bytes = (int64_t)256 << 20, max_grown_bytes = (int64_t)64 << 10;
+static const int max_growth = 4;
+static const double max_flops = 1e8;
+
+static bool is_worth_folding(const MotGraph *g, const MotOp *op)
+{
+    int64_t in_bytes = 0, out_bytes = 0;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        in_bytes += mot_type_bytes(mot_graph_type(g, op->in[i]));
+    for (uint32_t i = 0; i < op->n_out; i++)
+        out_bytes += mot_type_bytes(mot_graph_type(g, op->out[i]));
+    return out_bytes <= max_bytes && out_bytes <= max_growth * in_bytes + max_grown_bytes &&
+           mot_op_flops(g, op) <= max_flops;
+}
+
+static bool has_constant_operands(const MotGraph *g, const MotOp *op)
+{
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (op->in[i] && mot_graph_def(g, op->in[i])->kind != MOT_OP_CONSTANT)
+            return false;
+    return true;
+}
+
+static bool is_foldable(const MotGraph *g, const MotOp *op)
+{
+    return has_constant_operands(g, op) && !(mot_op_info(op->kind)->flags & MOT_FLAG_UPDATE) &&
+           is_worth_folding(g, op);
+}
+
+/* All results at once: the first replaces the root, the others go along. */
+static MotValue fold(MotMatch *m)
+{
+    MotGraph *g = m->graph;
+    MotArena *arena = &g->ctx->arena;
+    const MotOp op = *mot_match_root(m);
+    if (op.n_out > 3 || !is_foldable(g, &op))
+        return 0;
+    MotTensor in[MOT_MAX_OPERANDS] = {0}, out[MOT_MAX_RESULTS] = {0};
+    for (uint32_t i = 0; i < op.n_in; i++)
+        if (op.in[i])
+            in[i] = mot_attrs(mot_graph_def(g, op.in[i]), constant)->data;
+    for (uint32_t i = 0; i < op.n_out; i++) {
+        out[i].type = *mot_graph_type(g, op.out[i]);
+        out[i].data = mot_arena_alloc(arena, (size_t)mot_type_bytes(&out[i].type));
+    }
+    if (mot_eval_op(g->ctx, g, &op, in, out) != MOT_OK)
+        return 0;
+    for (uint32_t i = 1; i < op.n_out; i++)
+        mot_match_replace(m, op.out[i], mot_constant(m->b, out[i]));
+    return mot_constant(m->b, out[0]);
+}
+
+/* ---- The value of what was not folded ---- */
+
+typedef struct {
+    MotGraph *g;
+    MotTensor *known; /* [values]; data NULL: not yet */
+    int64_t bytes;    /* in `known` so far */
+} Evaluation;
+
+static bool evaluate(Evaluation *e, MotValue v);
+
+static bool evaluate_op(Evaluation *e, const MotOp *op)
+{
+    MotTensor in[MOT_MAX_OPERANDS] = {0}, out[MOT_MAX_RESULTS] = {0};
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        if (op->in[i] && !evaluate(e, op->in[i]))
+            return false;
+        in[i] = e->known[op->in[i]];
+    }
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        out[i].type = *mot_graph_type(e->g, op->out[i]);
+        e->bytes += mot_type_bytes(&out[i].type);
+        if (e->bytes > max_bytes || mot_op_flops(e->g, op) > max_flops)
+            return false;
+        out[i].data = mot_arena_alloc(&e->g->ctx->arena, (size_t)mot_type_bytes(&out[i].type));
+    }
+    if (mot_eval_op(e->g->ctx, e->g, op, in, out) != MOT_OK)
+        return false;
+    for (uint32_t i = 0; i < op->n_out; i++)
+        e->known[op->out[i]] = out[i];
+    return true;
+}
+
+/* Recursive: what leads to a mask is a few ops deep. */
+static bool evaluate(Evaluation *e, MotValue v)
+{
+    const MotOp *op = mot_graph_def(e->g, v);
+    if (e->known[v].data)
+        return true;
+    if (op->kind == MOT_OP_CONSTANT) {
+        e->known[v] = mot_attrs(op, constant)->data;
+        return true;
+    }
+    return op->kind != MOT_OP_INPUT && op->kind != MOT_OP_PARAM && evaluate_op(e, op);
+}
+
+/* Whether v follows from constants alone; not deeper than a few ops, lest the recursion above run away. */
+static bool is_constant_expression(const MotGraph *g, MotValue v, int depth)
+{
+    const MotOp *op = mot_graph_def(g, v);
+    if (op->kind == MOT_OP_CONSTANT || op->kind == MOT_OP_IOTA)
+        return true;
+    if (op->n_in == 0 || depth == 0)
+        return false;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (op->in[i] && !is_constant_expression(g, op->in[i], depth - 1))
+            return false;
+    return true;
+}
+
+bool mot_value_known(MotGraph *g, MotValue v, MotTensor *out_tensor)
+{
+    enum { MAX_DEPTH = 12 };
+    if (!is_constant_expression(g, v, MAX_DEPTH))
+        return false;
+    Evaluation e = {.g = g, .known = mot_arena_array(&g->ctx->arena, MotTensor, g->values.n)};
+    if (!evaluate(&e, v))
+        return false;
+    *out_tensor = e.known[v];
+    return true;
+}
+
+static const MotRule rules[] = {
+    {"fold", "*", fold},
+    {"fold-iota", "iota", fold},
+};
+const MotRules mot_rules_fold = {rules, sizeof rules / sizeof *rules};

@@ -1,0 +1,182 @@
+/* The text form of an optimizer, and its schedule. */
+#include "passes/graph/optimizer.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SGD = 1, MOMENTUM = 2, ADAM = 4, ADAMW = 8, ALL = 15 };
+
+/* Defaults are those of torch.optim. */
+static const struct {
+    const char *name;
+    unsigned bit;
+    MotOptimizer defaults;
+} kinds[] = {
+    {"sgd", SGD, {.update = MOT_OP_SGD, .lr = 1e-3}},
+    {"momentum", MOMENTUM, {.update = MOT_OP_MOMENTUM, .lr = 1e-3, .momentum = 0.9}},
+    {"adam", ADAM, {.update = MOT_OP_ADAM, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}},
+    {"adamw",
+     ADAMW,
+     {.update = MOT_OP_ADAM, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .wd = 0.01, .decoupled = true}},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+/* Options that are one number in [least, below). */
+static const struct {
+    const char *name;
+    unsigned kinds;
+    size_t offset;
+    double least, below;
+} numbers[] = {
+    {"lr", ALL, offsetof(MotOptimizer, lr), 0, INFINITY},
+    {"wd", ALL, offsetof(MotOptimizer, wd), 0, INFINITY},
+    {"clip", ALL, offsetof(MotOptimizer, clip), 0, INFINITY},
+    {"momentum", SGD | MOMENTUM, offsetof(MotOptimizer, momentum), 0, 1},
+    {"eps", ADAM | ADAMW, offsetof(MotOptimizer, eps), 0, INFINITY},
+};
+enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
+
+typedef struct {
+    MotCtx *ctx;
+    const char *text;
+    unsigned kind;
+    MotOptimizer o;
+    MotVec(const char *) nodecay, seen;
+} Parse;
+
+static MotStatus refuse(Parse *p, const char *item, const char *what)
+{
+    MotArena *arena = &p->ctx->arena;
+    mot_fail(p->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--optimizer %s: %s: %s", mot_quote(arena, p->text),
+             mot_quote(arena, item), what);
+    mot_hint(p->ctx, "sgd, momentum, adam or adamw, then :lr=3e-4,betas=0.9/0.95,eps=1e-8,wd=0.1,momentum=0.9,"
+                     "nodecay=GLOB,clip=1.0,schedule=cosine,warmup=100");
+    return p->ctx->status;
+}
+
+/* A number in [least, below) that ends at `stop`. */
+static bool parse_number(const char *text, char stop, double least, double below, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && *end == stop && *out >= least && *out < below;
+}
+
+static MotStatus parse_betas(Parse *p, const char *item, const char *value)
+{
+    const char *slash = strchr(value, '/');
+    if (!(p->kind & (ADAM | ADAMW)))
+        return refuse(p, item, "this optimizer has no betas");
+    if (!slash || !parse_number(value, '/', 0, 1, &p->o.beta1) || !parse_number(slash + 1, 0, 0, 1, &p->o.beta2))
+        return refuse(p, item, "two numbers in [0, 1) with a / between");
+    return MOT_OK;
+}
+
+static MotStatus parse_schedule(Parse *p, const char *item, const char *value)
+{
+    p->o.is_cosine = strcmp(value, "cosine") == 0;
+    if (!p->o.is_cosine && strcmp(value, "constant") != 0)
+        return refuse(p, item, "the schedules are constant and cosine");
+    return MOT_OK;
+}
+
+static MotStatus parse_warmup(Parse *p, const char *item, const char *value)
+{
+    double steps;
+    if (!parse_number(value, 0, 0, 1e15, &steps) || steps != floor(steps))
+        return refuse(p, item, "a number of steps, 0 or more");
+    p->o.warmup = (int64_t)steps;
+    return MOT_OK;
+}
+
+static MotStatus parse_nodecay(Parse *p, const char *item, const char *value)
+{
+    if (*value == 0)
+        return refuse(p, item, "a glob over names of initializers");
+    mot_vec_push(&p->ctx->arena, &p->nodecay, mot_intern(p->ctx, value));
+    return MOT_OK;
+}
+
+static MotStatus parse_one_number(Parse *p, const char *item, size_t row, const char *value)
+{
+    double *field = (double *)(void *)((char *)&p->o + numbers[row].offset);
+    if (!(numbers[row].kinds & p->kind))
+        return refuse(p, item, "this optimizer has no such option");
+    if (!parse_number(value, 0, numbers[row].least, numbers[row].below, field))
+        return refuse(p, item, numbers[row].below == 1 ? "a number in [0, 1)" : "a finite number, 0 or more");
+    return MOT_OK;
+}
+
+static MotStatus check_unseen(Parse *p, const char *item, const char *key)
+{
+    for (uint32_t i = 0; i < p->seen.n; i++)
+        if (strcmp(p->seen.data[i], key) == 0)
+            return refuse(p, item, "given twice");
+    mot_vec_push(&p->ctx->arena, &p->seen, key);
+    return MOT_OK;
+}
+
+static MotStatus parse_item(Parse *p, const char *item)
+{
+    static const struct {
+        const char *name;
+        MotStatus (*parse)(Parse *, const char *, const char *);
+    } others[] = {{"betas", parse_betas}, {"schedule", parse_schedule}, {"warmup", parse_warmup}};
+    const char *equals = strchr(item, '=');
+    if (!equals)
+        return refuse(p, item, "not key=value");
+    const char *key = mot_arena_strndup(&p->ctx->arena, item, (size_t)(equals - item)), *value = equals + 1;
+    if (strcmp(key, "nodecay") == 0)
+        return parse_nodecay(p, item, value);
+    MOT_TRY(check_unseen(p, item, key));
+    for (size_t i = 0; i < N_NUMBERS; i++)
+        if (strcmp(key, numbers[i].name) == 0)
+            return parse_one_number(p, item, i, value);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(key, others[i].name) == 0)
+            return others[i].parse(p, item, value);
+    return refuse(p, item, "unknown option");
+}
+
+static MotStatus parse_items(Parse *p, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, ",");
+        MOT_TRY(parse_item(p, mot_arena_strndup(&p->ctx->arena, text, n)));
+        text += n + (text[n] == ',');
+    }
+    return MOT_OK;
+}
+
+MotStatus mot_optimizer_parse(MotCtx *ctx, const char *text, MotOptimizer *out_optimizer)
+{
+    Parse p = {.ctx = ctx, .text = text};
+    size_t n = strcspn(text, ":");
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (strlen(kinds[i].name) == n && memcmp(kinds[i].name, text, n) == 0) {
+            p.kind = kinds[i].bit;
+            p.o = kinds[i].defaults;
+        }
+    if (!p.kind)
+        return refuse(&p, mot_arena_strndup(&ctx->arena, text, n), "unknown optimizer");
+    MOT_TRY(parse_items(&p, text + n + (text[n] == ':')));
+    if (p.kind == SGD && p.o.momentum > 0)
+        p.o.update = MOT_OP_MOMENTUM;
+    p.o.nodecay = p.nodecay.data;
+    p.o.n_nodecay = p.nodecay.n;
+    *out_optimizer = p.o;
+    return MOT_OK;
+}
+
+double mot_schedule_lr(const MotOptimizer *optimizer, int64_t step, int64_t total)
+{
+    int64_t done = step - 1 - optimizer->warmup, all = total - optimizer->warmup;
+    if (step <= optimizer->warmup)
+        return optimizer->lr * (double)step / (double)optimizer->warmup;
+    if (!optimizer->is_cosine || all <= 0)
+        return optimizer->lr;
+    double part = done < all ? (double)done / (double)all : 1;
+    return optimizer->lr * 0.5 * (1 + cos(3.14159265358979323846 * part));
+}

@@ -1,0 +1,122 @@
+/* Names of choices, derived from where a factor occurs. The one table is for dims that have a name of their own. */
+#include "passes/plan/choice.h"
+
+#include <string.h>
+
+static const struct {
+    MotOpKind kind;
+    int dim; /* of result 0 */
+    const char *name;
+} named_dims[] = {
+    {MOT_OP_ATTENTION, 2, "heads"},
+    {MOT_OP_ATTENTION_GRAD, 2, "heads"},
+};
+
+bool mot_factor_can_split(const MotFactor *factor)
+{
+    return factor->kind != MOT_FACTOR_WHOLE && factor->size >= 2;
+}
+
+MotSharding mot_choice_operand(const MotFactors *factors, int choice, uint32_t i)
+{
+    MotSharding s = mot_replicated;
+    if (choice >= 0 && factors->factor[choice].in_dim[i] >= 0) {
+        s.axis[0] = factors->factor[choice].in_dim[i];
+        s.units[0] = factors->factor[choice].size;
+    }
+    return s;
+}
+
+MotSharding mot_choice_result(const MotFactors *factors, int choice, uint32_t k)
+{
+    MotSharding s = mot_replicated;
+    if (choice < 0)
+        return s;
+    const MotFactor *f = &factors->factor[choice];
+    if (f->out_dim[k] >= 0) {
+        s.axis[0] = f->out_dim[k];
+        s.units[0] = f->size;
+    } else if (f->partial[k]) {
+        s.axis[0] = f->kind == MOT_FACTOR_MAX ? MOT_PARTIAL_MAX : MOT_PARTIAL_SUM;
+    }
+    return s;
+}
+
+const char *mot_choice_node(const MotOp *op)
+{
+    if (op->origin)
+        return op->origin;
+    const char *name = op->kind == MOT_OP_PARAM   ? mot_attrs(op, param)->name
+                       : op->kind == MOT_OP_INPUT ? mot_attrs(op, input)->name
+                                                  : NULL;
+    return name ? name : "";
+}
+
+/* Whether the factor runs over a parameter, or the right operand of a contraction, and over no other operand. */
+static bool is_of_weight(const MotGraph *g, const MotOp *op, const MotFactors *factors, const MotFactor *f)
+{
+    bool is_contraction = false;
+    for (uint32_t i = 0; i < factors->n; i++)
+        is_contraction |= factors->factor[i].kind == MOT_FACTOR_SUM;
+    bool is_weight = false;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        if (!op->in[i] || f->in_dim[i] < 0)
+            continue;
+        if (mot_graph_def(g, op->in[i])->kind != MOT_OP_PARAM && !(is_contraction && i == 1))
+            return false;
+        is_weight = true;
+    }
+    return is_weight;
+}
+
+static const char *plain_name(const MotGraph *g, const MotOp *op, const MotFactors *factors, const MotFactor *f)
+{
+    if (op->role == MOT_ROLE_UPDATE || mot_op_info(op->kind)->class == MOT_SOURCE)
+        return NULL;
+    if (f->kind != MOT_FACTOR_PARALLEL)
+        return "in";
+    for (size_t i = 0; i < sizeof named_dims / sizeof *named_dims; i++)
+        if (named_dims[i].kind == op->kind && named_dims[i].dim == f->out_dim[0])
+            return named_dims[i].name;
+    if (is_of_weight(g, op, factors, f))
+        return "out";
+    return f->out_dim[0] == 0 ? "batch" : NULL;
+}
+
+static const char *numbered_name(const MotGraph *g, const MotOp *op, const MotFactors *factors, int choice)
+{
+    const MotFactor *f = &factors->factor[choice];
+    for (uint32_t k = 0; k < op->n_out; k++)
+        if (f->out_dim[k] >= 0)
+            return mot_arena_printf(&g->ctx->arena, "dim%d", f->out_dim[k]);
+    int n = 0;
+    for (int i = 0; i < choice; i++)
+        n += factors->factor[i].kind != MOT_FACTOR_PARALLEL;
+    return mot_arena_printf(&g->ctx->arena, "sum%d", n);
+}
+
+const char *mot_choice_name(const MotGraph *g, const MotOp *op, const MotFactors *factors, int choice)
+{
+    if (choice < 0)
+        return "replicate";
+    const char *name = plain_name(g, op, factors, &factors->factor[choice]);
+    for (int i = 0; name && i < choice; i++) {
+        const char *earlier = plain_name(g, op, factors, &factors->factor[i]);
+        if (earlier && strcmp(earlier, name) == 0)
+            name = NULL;
+    }
+    return name ? name : numbered_name(g, op, factors, choice);
+}
+
+int mot_choice_find(const MotGraph *g, const MotOp *op, const MotFactors *factors, const char *name)
+{
+    if (strcmp(name, "replicate") == 0)
+        return MOT_CHOICE_WHOLE;
+    for (int i = 0; i < (int)factors->n; i++)
+        if (mot_factor_can_split(&factors->factor[i]) && strcmp(mot_choice_name(g, op, factors, i), name) == 0)
+            return i;
+    for (int i = 0; i < (int)factors->n; i++)
+        if (mot_factor_can_split(&factors->factor[i]) && strcmp(numbered_name(g, op, factors, i), name) == 0)
+            return i;
+    return MOT_CHOICE_NONE;
+}
