@@ -70,7 +70,8 @@ typedef struct MotNodeInfo {
     int64_t start, step;
     int loop; /* INDEX: -1 with an arg */
     MotExtent extent;
-    const MotAccess *access;
+    MotAccess *access;
+    uint32_t over; /* REDUCE: bit l: runs over loop l, as numbered while building; all reduced loops, as is checked */
     /* Derived when the nest is complete: */
     uint32_t loops; /* bit l: the value varies along loop l */
     uint32_t phase; /* REDUCEs that must be complete before: its place in the chain of reductions */

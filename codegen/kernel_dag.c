@@ -252,7 +252,8 @@ static MotNode add_reduce(MotDag *dag, MotOpKind kind, MotNode x, uint32_t loops
     MotNode node = add_node(dag, (MotNodeInfo){.kind = MOT_NODE_REDUCE,
                                                .op = kind,
                                                .dtype = dag->nest->nodes.data[x].dtype,
-                                               .arg = {x}});
+                                               .arg = {x},
+                                               .over = loops});
     dag->nest->nodes.data[node].loops &= ~loops;
     return node;
 }

@@ -111,16 +111,11 @@ MotAccess mot_access_make(const MotType *type, uint32_t buf, const MotView *view
 /* ---- Finishing ---- */
 
 /* Calls fn on every access of the nest, stores included. */
-static void each_access(MotNest *nest, void (*fn)(MotAccess *, const void *), const void *arg)
+static void each_access(MotNest *nest, void (*fn)(MotAccess *, void *), void *arg)
 {
     for (uint32_t i = 1; i < nest->nodes.n; i++)
-        if (nest->nodes.data[i].access) {
-            union {
-                const MotAccess *in;
-                MotAccess *out; /* made by this nest's builder */
-            } u = {.in = nest->nodes.data[i].access};
-            fn(u.out, arg);
-        }
+        if (nest->nodes.data[i].access)
+            fn(nest->nodes.data[i].access, arg);
     for (uint32_t i = 0; i < nest->stores.n; i++)
         fn(&nest->stores.data[i].access, arg);
 }
@@ -130,7 +125,7 @@ typedef struct {
     int to[MOT_MAX_LOOPS];
 } Renumbering;
 
-static void renumber_access(MotAccess *access, const void *arg)
+static void renumber_access(MotAccess *access, void *arg)
 {
     const Renumbering *r = arg;
     MotAccess old = *access;
@@ -140,7 +135,7 @@ static void renumber_access(MotAccess *access, const void *arg)
             access->stride[r->to[l]] = old.stride[l];
 }
 
-static void renumber(MotNest *nest, const Renumbering *r)
+static void renumber(MotNest *nest, Renumbering *r)
 {
     MotLoop old[MOT_MAX_LOOPS];
     memcpy(old, nest->loop, sizeof old);
@@ -178,16 +173,16 @@ typedef struct {
     bool fits;
 } Joint;
 
-static void check_joint(MotAccess *access, const void *arg)
+static void check_joint(MotAccess *access, void *arg)
 {
-    Joint *j = *(Joint *const *)arg;
+    Joint *j = arg;
     MotExtent step = mot_extent_mul(access->stride[j->loop + 1], j->inner);
     j->fits = j->fits && mot_extent_equal(access->stride[j->loop], step);
 }
 
 static bool can_join(MotNest *nest, int l)
 {
-    Joint joint = {l, nest->loop[l + 1].extent, true}, *p = &joint;
+    Joint joint = {l, nest->loop[l + 1].extent, true};
     if (l + 1 == nest->n_kept)
         return false;
     for (uint32_t i = 1; i < nest->nodes.n; i++) {
@@ -195,7 +190,7 @@ static bool can_join(MotNest *nest, int l)
         if (n->kind == MOT_NODE_INDEX && !n->arg[0] && (n->loop == l || n->loop == l + 1))
             return false;
     }
-    each_access(nest, check_joint, &p);
+    each_access(nest, check_joint, &joint);
     return joint.fits && nest->loop[l].extent.n + nest->loop[l + 1].extent.n <= MOT_MAX_RANK;
 }
 
@@ -217,17 +212,17 @@ typedef struct {
     int score; /* accesses that are contiguous along it less those that are strided */
 } Contiguity;
 
-static void count_contiguous(MotAccess *access, const void *arg)
+static void count_contiguous(MotAccess *access, void *arg)
 {
-    Contiguity *c = *(Contiguity *const *)arg;
+    Contiguity *c = arg;
     if (access->stride[c->loop].factor)
         c->score += mot_extent_is(access->stride[c->loop], 1) ? 1 : -1;
 }
 
 static int score_lanes(MotNest *nest, int loop)
 {
-    Contiguity c = {loop, 0}, *p = &c;
-    each_access(nest, count_contiguous, &p);
+    Contiguity c = {loop, 0};
+    each_access(nest, count_contiguous, &c);
     return c.score;
 }
 
@@ -275,11 +270,7 @@ static MotStatus derive_phases(MotCtx *ctx, MotNest *nest, uint32_t reduced)
     nest->n_phases = 1;
     for (uint32_t i = 1; i < nest->nodes.n; i++) {
         MotNodeInfo *node = &nest->nodes.data[i];
-        uint32_t before = node->loops;
         node->loops = find_node_loops(nest, node, reduced);
-        if (node->kind == MOT_NODE_REDUCE && before & reduced)
-            return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
-                            "no kernel shape covers reductions over different loops in one kernel");
         for (int k = 0; k < 3; k++) {
             const MotNodeInfo *arg = &nest->nodes.data[node->arg[k]];
             uint32_t phase = arg->phase + (arg->kind == MOT_NODE_REDUCE);
@@ -304,10 +295,9 @@ MotStatus mot_nest_finish(MotCtx *ctx, MotNest *nest, uint32_t reduced)
     if (nest->n_loops == 0) /* a scalar is a line of one element */
         mot_nest_add_loop(ctx, nest, (MotExtent){.factor = 1});
     for (uint32_t i = 1; i < nest->nodes.n; i++)
-        nest->nodes.data[i].loops &= nest->nodes.data[i].kind == MOT_NODE_REDUCE ? reduced : 0;
-    /* What is left in a REDUCE's loops are reduced loops that it does not run over: keep them apart from the renumbering. */
-    for (uint32_t i = 1; i < nest->nodes.n; i++)
-        nest->nodes.data[i].loops = nest->nodes.data[i].loops ? UINT32_MAX : 0;
+        if (nest->nodes.data[i].kind == MOT_NODE_REDUCE && nest->nodes.data[i].over != reduced)
+            return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                            "no kernel shape covers reductions over different loops in one kernel");
     put_kept_loops_first(nest, reduced);
     join_loops(nest);
     choose_shape(nest);

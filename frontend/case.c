@@ -36,19 +36,31 @@ static MotStatus read_tensor(Case *c, int set, const char *kind, size_t k, MotTe
     return mot_onnx_tensor(c->ctx, file, file->tensor, (MotLoc){path, NULL}, out_tensor);
 }
 
-/* Inputs go with the graph's by position; a tensor is all that can be read. */
+static const Onnx__TensorProto *find_initializer(const Case *c, const char *name)
+{
+    const Onnx__GraphProto *graph = c->model->model->graph;
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        if (strcmp(graph->initializer[i]->name, name) == 0)
+            return graph->initializer[i];
+    return NULL;
+}
+
+/* Inputs go with the graph's by position; those that have an initializer are not given. */
 static MotStatus read_inputs(Case *c, int set)
 {
     const Onnx__GraphProto *graph = c->model->model->graph;
     c->inputs = mot_arena_array(&c->ctx->arena, MotInputTensor, graph->n_input + 1);
-    c->n_inputs = (uint32_t)graph->n_input;
+    c->n_inputs = 0;
     for (size_t i = 0; i < graph->n_input; i++) {
         const Onnx__TypeProto *type = graph->input[i]->type;
-        c->inputs[i].name = graph->input[i]->name;
+        MotInputTensor *input = &c->inputs[c->n_inputs];
+        input->name = graph->input[i]->name;
+        if (find_initializer(c, input->name))
+            continue;
         if (type && type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
             return mot_fail(c->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "input %s is no tensor",
-                            mot_quote(&c->ctx->arena, c->inputs[i].name));
-        MOT_TRY(read_tensor(c, set, "input", i, &c->inputs[i].tensor));
+                            mot_quote(&c->ctx->arena, input->name));
+        MOT_TRY(read_tensor(c, set, "input", c->n_inputs++, &input->tensor));
     }
     return MOT_OK;
 }
@@ -56,16 +68,15 @@ static MotStatus read_inputs(Case *c, int set)
 /* Sets the graph's inputs and the initializers that may train. */
 static MotStatus set_sources(const Case *c, const MotGraph *g, MotTensor *values)
 {
-    const Onnx__GraphProto *graph = c->model->model->graph;
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
         for (uint32_t k = 0; op->kind == MOT_OP_INPUT && k < c->n_inputs; k++)
             if (strcmp(c->inputs[k].name, mot_attrs(op, input)->name) == 0)
                 values[op->out[0]] = c->inputs[k].tensor;
-        for (size_t k = 0; op->kind == MOT_OP_PARAM && k < graph->n_initializer; k++)
-            if (strcmp(graph->initializer[k]->name, mot_attrs(op, param)->name) == 0)
-                MOT_TRY(mot_onnx_tensor(c->ctx, c->model, graph->initializer[k], MOT_NOWHERE,
-                                        &values[op->out[0]]));
+        if (op->kind == MOT_OP_PARAM)
+            MOT_TRY(mot_onnx_tensor(c->ctx, c->model,
+                                    find_initializer(c, mot_attrs(op, param)->name), MOT_NOWHERE,
+                                    &values[op->out[0]]));
     }
     return MOT_OK;
 }
@@ -148,13 +159,29 @@ static MotStatus run_case(MotCtx *ctx, void *arg)
     return MOT_OK;
 }
 
+/* The error with its notes in one line. */
+static const char *flatten(MotCtx *ctx)
+{
+    char *text = mot_arena_strdup(&ctx->arena, mot_text_get(&ctx->error));
+    size_t n = 0;
+    for (const char *p = text; *p; p++)
+        if (*p != '\n') {
+            text[n++] = *p;
+        } else if (p[1]) {
+            text[n++] = ';';
+            p += p[1] == ' '; /* notes are indented */
+        }
+    text[n] = 0;
+    return text;
+}
+
 MotCaseResult mot_check_case(MotCtx *ctx, const char *dir, const char **out_text)
 {
     Case c = {.ctx = ctx, .dir = dir};
     MotStatus status = mot_ctx_run(ctx, run_case, &c);
     *out_text = c.difference ? c.difference : "";
     if (status != MOT_OK)
-        *out_text = mot_arena_strdup(&ctx->arena, mot_text_get(&ctx->error));
+        *out_text = flatten(ctx);
     mot_error_clear(ctx);
     if (status == MOT_ERR_UNSUPPORTED)
         return MOT_CASE_SKIPPED;

@@ -30,7 +30,8 @@ static bool add_folder_of(MotCtx *ctx, MotRoots *roots, const char *path)
     if (!slash)
         return add_root(ctx, roots, ".");
     return add_root(ctx, roots,
-                    slash == path ? "/" : mot_arena_strndup(&ctx->arena, path, (size_t)(slash - path)));
+                    slash == path ? "/"
+                                  : mot_arena_strndup(&ctx->arena, path, (size_t)(slash - path)));
 }
 
 MotStatus mot_external_init(MotCtx *ctx, MotExternal *external, const char *model_path,
@@ -133,20 +134,20 @@ MotStatus mot_external_parse(MotCtx *ctx, const Onnx__TensorProto *tensor, MotLo
     for (int i = 0; i < 2; i++) {
         const char *text = values[KEY_OFFSET + i];
         if (text && !parse_size(text, sizes[i]))
-            return mot_fail(ctx, MOT_ERR_MODEL, loc, "external_data %s %s is not a decimal below 2^63",
-                            keys[KEY_OFFSET + i], mot_quote(&ctx->arena, text));
+            return mot_fail(ctx, MOT_ERR_MODEL, loc,
+                            "external_data %s %s is not a decimal below 2^63", keys[KEY_OFFSET + i],
+                            mot_quote(&ctx->arena, text));
     }
     return MOT_OK;
 }
 
 /* ---- The file ---- */
 
-static MotStatus fail_open(MotCtx *ctx, const MotExternal *external, const char *location, MotLoc loc,
-                           const MotResolved *resolved)
+static MotStatus fail_open(MotCtx *ctx, const MotExternal *external, const char *location,
+                           MotLoc loc, const MotResolved *resolved)
 {
-    MotStatus status =
-        mot_fail(ctx, MOT_ERR_MODEL, loc, "external data %s cannot be used: %s",
-                 mot_quote(&ctx->arena, location), resolved->problem);
+    MotStatus status = mot_fail(ctx, MOT_ERR_MODEL, loc, "external data %s cannot be used: %s",
+                                mot_quote(&ctx->arena, location), resolved->problem);
     mot_note(ctx, "got as far as %s", mot_quote(&ctx->arena, resolved->path));
     for (size_t i = 0; i < external->roots.n; i++)
         mot_note(ctx, "looked in %s", mot_quote(&ctx->arena, external->roots.paths[i]));
@@ -224,16 +225,17 @@ MotStatus mot_external_read(MotCtx *ctx, MotExternal *external, const MotExterna
 {
     const char *name = mot_quote(&ctx->arena, ref->location);
     if (ref->has_length && ref->length != bytes)
-        return mot_fail(ctx, MOT_ERR_MODEL, loc, "external data %s: length %llu, the dims need %llu bytes",
-                        name, (unsigned long long)ref->length, (unsigned long long)bytes);
+        return mot_fail(ctx, MOT_ERR_MODEL, loc,
+                        "external data %s: length %llu, the dims need %llu bytes", name,
+                        (unsigned long long)ref->length, (unsigned long long)bytes);
     MotExternalFile *file;
     MOT_TRY(find_file(ctx, external, ref->location, loc, &file));
     uint64_t size = file->map->n;
     if (bytes > size || ref->offset > size - bytes)
-        return mot_fail(ctx, MOT_ERR_MODEL, loc,
-                        "external data %s: %llu bytes from offset %llu exceed the file's %llu bytes", name,
-                        (unsigned long long)bytes, (unsigned long long)ref->offset,
-                        (unsigned long long)size);
+        return mot_fail(
+            ctx, MOT_ERR_MODEL, loc,
+            "external data %s: %llu bytes from offset %llu exceed the file's %llu bytes", name,
+            (unsigned long long)bytes, (unsigned long long)ref->offset, (unsigned long long)size);
     MOT_TRY(verify_checksum(ctx, file, ref, loc));
     *out_data = size ? file->map->data + ref->offset : NULL;
     return MOT_OK;

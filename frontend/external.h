@@ -40,7 +40,8 @@ MOT_CHECKED MotStatus mot_external_init(MotCtx *ctx, MotExternal *external, cons
 MOT_CHECKED MotStatus mot_external_parse(MotCtx *ctx, const Onnx__TensorProto *tensor, MotLoc loc,
                                          MotExternalRef *out_ref);
 /* The `bytes` bytes that the tensor has; not aligned; mapped until the context is released. */
-MOT_CHECKED MotStatus mot_external_read(MotCtx *ctx, MotExternal *external, const MotExternalRef *ref,
-                                        uint64_t bytes, MotLoc loc, const uint8_t **out_data);
+MOT_CHECKED MotStatus mot_external_read(MotCtx *ctx, MotExternal *external,
+                                        const MotExternalRef *ref, uint64_t bytes, MotLoc loc,
+                                        const uint8_t **out_data);
 
 #endif

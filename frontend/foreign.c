@@ -11,7 +11,8 @@
 static const char export_it[] = "export the model to ONNX first";
 static const char save_binary[] = "save it in the binary form";
 static const char download_it[] = "fetch the file itself: git lfs pull";
-static const char check_address[] = "the server answered with a page; check the address and the login";
+static const char check_address[] =
+    "the server answered with a page; check the address and the login";
 static const char unpack_it[] = "unpack it and give the .onnx file inside";
 
 /* clang-format off */

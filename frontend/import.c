@@ -77,8 +77,8 @@ static MotStatus check_operators(MotImport *im)
         const Onnx__NodeProto *node = graph->node[i];
         if (find_lowering(im, node))
             continue;
-        const char *key =
-            mot_arena_printf(&im->ctx->arena, "%s %s", mot_onnx_domain(node->domain), node->op_type);
+        const char *key = mot_arena_printf(&im->ctx->arena, "%s %s", mot_onnx_domain(node->domain),
+                                           node->op_type);
         uint64_t at = missing.n;
         if (!mot_map_get_str(&seen, key, &at)) {
             mot_map_put_str(&seen, key, at);
@@ -169,57 +169,12 @@ static MotStatus bind_offered_dims(MotImport *im, const Onnx__ValueInfoProto *in
     return MOT_OK;
 }
 
-/* Every --dim must name a symbol of an input. */
-static MotStatus check_dim_names(MotImport *im)
+/* The symbols of all inputs, each with its first place: the input's index << 32 | axis. */
+static MotMap find_symbols(const MotImport *im)
 {
     const Onnx__GraphProto *graph = get_graph(im);
-    for (uint32_t k = 0; k < im->opts->n_dims; k++) {
-        bool is_found = false;
-        for (size_t i = 0; i < graph->n_input && !is_found; i++) {
-            const Onnx__TypeProto__Tensor *type = get_tensor_type(graph->input[i]);
-            for (size_t d = 0; type && type->shape && d < type->shape->n_dim && !is_found; d++) {
-                const char *symbol;
-                read_dim(im, graph->input[i], d, &symbol);
-                is_found = symbol && strcmp(symbol, im->opts->dims[k].name) == 0;
-            }
-        }
-        if (!is_found)
-            return mot_fail(im->ctx, MOT_ERR_USAGE, file_loc(im), "no input has a symbolic dim %s",
-                            quote(im, im->opts->dims[k].name));
-        if (im->opts->dims[k].size < 0)
-            return mot_fail(im->ctx, MOT_ERR_USAGE, file_loc(im), "dim %s cannot be negative",
-                            quote(im, im->opts->dims[k].name));
-        mot_map_put_str(&im->symbols, im->opts->dims[k].name, (uint64_t)im->opts->dims[k].size);
-    }
-    return MOT_OK;
-}
-
-/* All symbols that have no size, each with the first place that needs it. */
-static MotStatus report_unbound(MotImport *im, const MotMap *unbound)
-{
-    MotStatus status = mot_fail(im->ctx, MOT_ERR_USAGE, file_loc(im), "%u symbolic dim%s no size",
-                                unbound->n, unbound->n == 1 ? " has" : "s have");
-    MotText hint;
-    mot_text_init(&hint, &im->ctx->arena);
-    for (uint32_t i = 0; i < unbound->n; i++) {
-        const MotMapEntry *entry = &unbound->entries[i];
-        mot_note(im->ctx, "%s: dim %u of input %s", quote(im, entry->key), (uint32_t)entry->value,
-                 quote(im, get_graph(im)->input[entry->value >> 32]->name));
-        mot_text_printf(&hint, " --dim %s=8", entry->key);
-    }
-    mot_hint(im->ctx, "bind %s, for example%s", unbound->n == 1 ? "it" : "them",
-             unbound->n < 8 ? mot_text_get(&hint) : " --dim NAME=SIZE");
-    return status;
-}
-
-static MotStatus bind_symbols(MotImport *im)
-{
-    const Onnx__GraphProto *graph = get_graph(im);
-    MotMap unbound;
-    mot_map_init(&unbound, &im->ctx->arena);
-    MOT_TRY(check_dim_names(im));
-    for (size_t i = 0; i < graph->n_input; i++)
-        MOT_TRY(bind_offered_dims(im, graph->input[i]));
+    MotMap symbols;
+    mot_map_init(&symbols, &im->ctx->arena);
     for (size_t i = 0; i < graph->n_input; i++) {
         const Onnx__TypeProto__Tensor *type = get_tensor_type(graph->input[i]);
         if (!type || !type->shape || is_initializer(im, graph->input[i]->name))
@@ -227,12 +182,68 @@ static MotStatus bind_symbols(MotImport *im)
         for (size_t d = 0; d < type->shape->n_dim; d++) {
             const char *symbol;
             read_dim(im, graph->input[i], d, &symbol);
-            if (symbol && !mot_map_get_str(&im->symbols, symbol, NULL) &&
-                !mot_map_get_str(&unbound, symbol, NULL))
-                mot_map_put_str(&unbound, symbol, (uint64_t)i << 32 | d);
+            if (symbol && !mot_map_get_str(&symbols, symbol, NULL))
+                mot_map_put_str(&symbols, symbol, (uint64_t)i << 32 | d);
         }
     }
-    return unbound.n ? report_unbound(im, &unbound) : MOT_OK;
+    return symbols;
+}
+
+/* Every --dim must name a symbol of an input. */
+static MotStatus bind_named_dims(MotImport *im, const MotMap *symbols)
+{
+    for (uint32_t k = 0; k < im->opts->n_dims; k++) {
+        const MotDimBinding *dim = &im->opts->dims[k];
+        if (!mot_map_get_str(symbols, dim->name, NULL)) {
+            mot_fail(im->ctx, MOT_ERR_USAGE, file_loc(im), "no input has a symbolic dim %s",
+                     quote(im, dim->name));
+            for (uint32_t i = 0; i < symbols->n && i < 8; i++)
+                mot_hint(im->ctx, "there is %s", quote(im, symbols->entries[i].key));
+            if (symbols->n == 0)
+                mot_hint(im->ctx, "all sizes of this model are fixed");
+            return im->ctx->status;
+        }
+        if (dim->size < 0)
+            return mot_fail(im->ctx, MOT_ERR_USAGE, file_loc(im), "dim %s cannot be negative",
+                            quote(im, dim->name));
+        mot_map_put_str(&im->symbols, dim->name, (uint64_t)dim->size);
+    }
+    return MOT_OK;
+}
+
+/* All symbols that have no size, each with the first place that needs it. */
+static MotStatus check_bound(MotImport *im, const MotMap *symbols)
+{
+    uint32_t n = symbols->n - im->symbols.n;
+    if (n == 0)
+        return MOT_OK;
+    MotStatus status = mot_fail(im->ctx, MOT_ERR_USAGE, file_loc(im), "%u symbolic dim%s no size",
+                                n, n == 1 ? " has" : "s have");
+    MotText hint;
+    mot_text_init(&hint, &im->ctx->arena);
+    for (uint32_t i = 0; i < symbols->n; i++) {
+        const MotMapEntry *entry = &symbols->entries[i];
+        if (mot_map_get_str(&im->symbols, entry->key, NULL))
+            continue;
+        mot_note(im->ctx, "%s: dim %u of input %s", quote(im, entry->key), (uint32_t)entry->value,
+                 quote(im, get_graph(im)->input[entry->value >> 32]->name));
+        mot_text_printf(&hint, " --dim %s=8", entry->key);
+    }
+    mot_hint(im->ctx, "bind %s, for example%s", n == 1 ? "it" : "them",
+             n < 8 ? mot_text_get(&hint) : " --dim NAME=SIZE");
+    return status;
+}
+
+/* Afterwards every symbol of an input has a size. */
+static MotStatus bind_symbols(MotImport *im)
+{
+    const Onnx__GraphProto *graph = get_graph(im);
+    MotMap symbols = find_symbols(im);
+    MOT_TRY(bind_named_dims(im, &symbols));
+    for (size_t i = 0; i < graph->n_input; i++)
+        if (!is_initializer(im, graph->input[i]->name))
+            MOT_TRY(bind_offered_dims(im, graph->input[i]));
+    return check_bound(im, &symbols);
 }
 
 /* ---- Initializers and inputs ---- */
@@ -352,7 +363,8 @@ static void check_arity(MotNode *n)
         if (!mot_node_has(n, i) && (i < row->n_min || is_variadic))
             mot_node_fail(n, MOT_ERR_MODEL, "input %u is missing", i);
         if (n->sequence[i] && !row->takes_sequence)
-            mot_node_fail(n, MOT_ERR_MODEL, "input %s is a sequence", quote(n->im, n->proto->input[i]));
+            mot_node_fail(n, MOT_ERR_MODEL, "input %s is a sequence",
+                          quote(n->im, n->proto->input[i]));
     }
 }
 

@@ -111,7 +111,7 @@ const char *mot_node_string(const MotNode *n, const char *name, const char *othe
 {
     const Onnx__AttributeProto *attr = mot_node_attr(n, name);
     if (!attr)
-        return otherwise;
+        return mot_intern(n->im->ctx, otherwise);
     return mot_intern(
         n->im->ctx, mot_arena_strndup(&n->im->ctx->arena, (const char *)attr->s.data, attr->s.len));
 }

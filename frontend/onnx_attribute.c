@@ -43,13 +43,15 @@ typedef struct Owner {
 static MotLoc place_attribute(const Owner *o, const char *name)
 {
     MotArena *arena = &o->ctx->arena;
-    MotLoc loc = o->node == UINT32_MAX ? mot_onnx_scope_loc(o->ctx, o->file, o->scope, "defaults")
-                                       : mot_onnx_scope_node_loc(o->ctx, o->file, o->scope, o->node);
+    MotLoc loc = o->node == UINT32_MAX
+                     ? mot_onnx_scope_loc(o->ctx, o->file, o->scope, "defaults")
+                     : mot_onnx_scope_node_loc(o->ctx, o->file, o->scope, o->node);
     loc.place = mot_arena_printf(arena, "%s, attribute %s", loc.place, mot_quote(arena, name));
     return loc;
 }
 
-#define FAIL(o, name, ...) mot_fail((o)->ctx, MOT_ERR_MODEL, place_attribute((o), (name)), __VA_ARGS__)
+#define FAIL(o, name, ...)                                                                         \
+    mot_fail((o)->ctx, MOT_ERR_MODEL, place_attribute((o), (name)), __VA_ARGS__)
 
 /* ---- One attribute ---- */
 
@@ -57,11 +59,21 @@ static MotLoc place_attribute(const Owner *o, const char *name)
 static unsigned find_values(const Onnx__AttributeProto *a)
 {
     const bool set[N_ATTRIBUTE_KINDS] = {
-        false,          a->has_f,           a->has_i,
-        a->has_s,       a->t != NULL,       a->g != NULL,
-        a->n_floats,    a->n_ints,          a->n_strings,
-        a->n_tensors,   a->n_graphs,        a->sparse_tensor != NULL,
-        a->n_sparse_tensors, a->tp != NULL, a->n_type_protos,
+        false,
+        a->has_f,
+        a->has_i,
+        a->has_s,
+        a->t != NULL,
+        a->g != NULL,
+        a->n_floats,
+        a->n_ints,
+        a->n_strings,
+        a->n_tensors,
+        a->n_graphs,
+        a->sparse_tensor != NULL,
+        a->n_sparse_tensors,
+        a->tp != NULL,
+        a->n_type_protos,
     };
     unsigned bits = 0;
     for (unsigned i = 0; i < N_ATTRIBUTE_KINDS; i++)
@@ -141,8 +153,8 @@ static MotStatus check_owner(const Owner *o)
 /* ---- Bodies of control flow ---- */
 
 /*
- * How many inputs and outputs a body has, from those of its node: inputs times 0 or 1, plus more. Scan counts so from
- * version 9 on.
+ * How many inputs and outputs a body has, from those of its node: all inputs or none; all outputs and some more. Scan
+ * counts so from version 9 on.
  */
 typedef struct BodyRule {
     const char *op_type;
@@ -152,21 +164,30 @@ typedef struct BodyRule {
 
 static const BodyRule body_rules[] = {{"If", false, 0}, {"Loop", true, 1}, {"Scan", true, 0}};
 
+static int64_t find_opset(const Onnx__ModelProto *model)
+{
+    for (size_t i = 0; i < model->n_opset_import; i++)
+        if (!*mot_onnx_domain(model->opset_import[i]->domain))
+            return model->opset_import[i]->version;
+    return 1;
+}
+
 static MotStatus check_body(MotCtx *ctx, const MotOnnxFile *file, const MotOnnxScope *scope)
 {
     const MotOnnxScope *parent = &file->scopes->all.data[scope->parent];
     const Onnx__NodeProto *node = parent->nodes[scope->parent_node];
-    bool has_lengths = strcmp(node->op_type, "Scan") == 0 && file->model->n_opset_import &&
-                       file->model->opset_import[0]->version < 9;
+    bool has_lengths = strcmp(node->op_type, "Scan") == 0 && find_opset(file->model) < 9;
     if (*mot_onnx_domain(node->domain) || has_lengths)
         return MOT_OK;
     for (size_t i = 0; i < sizeof body_rules / sizeof body_rules[0]; i++) {
         const BodyRule *rule = &body_rules[i];
         if (strcmp(node->op_type, rule->op_type) != 0)
             continue;
-        size_t n_in = rule->takes_inputs ? node->n_input : 0, n_out = node->n_output + rule->more_outputs;
+        size_t n_in = rule->takes_inputs ? node->n_input : 0,
+               n_out = node->n_output + rule->more_outputs;
         if (scope->graph->n_input != n_in || scope->graph->n_output != n_out)
-            return mot_fail(ctx, MOT_ERR_MODEL, mot_onnx_scope_node_loc(ctx, file, parent, scope->parent_node),
+            return mot_fail(ctx, MOT_ERR_MODEL,
+                            mot_onnx_scope_node_loc(ctx, file, parent, scope->parent_node),
                             "%s has %zu inputs and %zu outputs, the node needs %zu and %zu",
                             mot_quote(&ctx->arena, scope->attribute), scope->graph->n_input,
                             scope->graph->n_output, n_in, n_out);
@@ -181,7 +202,9 @@ static MotStatus check_nodes(MotCtx *ctx, const MotOnnxFile *file, const MotOnnx
 {
     for (uint32_t i = 0; i < scope->n_nodes; i++) {
         MotArenaMark mark = mot_arena_mark(&ctx->arena);
-        Owner o = {ctx, file, scope, i, scope->nodes[i]->attribute, scope->nodes[i]->n_attribute, parameters};
+        Owner o = {
+            ctx,       file, scope, i, scope->nodes[i]->attribute, scope->nodes[i]->n_attribute,
+            parameters};
         bool keeps = false; /* sparse checks may convert indices, which stay */
         for (size_t k = 0; k < o.n; k++)
             keeps = keeps || o.attributes[k]->sparse_tensor || o.attributes[k]->n_sparse_tensors;
@@ -194,7 +217,8 @@ static MotStatus check_nodes(MotCtx *ctx, const MotOnnxFile *file, const MotOnnx
 }
 
 /* The attributes that a function declares; those with defaults are checked like a node's. */
-static MotStatus read_parameters(MotCtx *ctx, const MotOnnxFile *file, const MotOnnxScope *scope, MotMap *out)
+static MotStatus read_parameters(MotCtx *ctx, const MotOnnxFile *file, const MotOnnxScope *scope,
+                                 MotMap *out)
 {
     const Onnx__FunctionProto *f = scope->function;
     mot_map_init(out, &ctx->arena);

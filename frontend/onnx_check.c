@@ -18,16 +18,18 @@ static MotStatus check_ir_version(MotCtx *ctx, const MotOnnxFile *file, MotLoc l
     if (!model->has_ir_version)
         return mot_fail(ctx, MOT_ERR_MODEL, loc, "the model has no ir_version");
     if (model->ir_version <= 0)
-        return mot_fail(ctx, MOT_ERR_MODEL, loc, "ir_version is %lld", (long long)model->ir_version);
+        return mot_fail(ctx, MOT_ERR_MODEL, loc, "ir_version is %lld",
+                        (long long)model->ir_version);
     if (model->ir_version > MOT_ONNX_IR_KNOWN)
-        mot_warn(ctx, loc, "ir_version %lld is newer than %d, the newest known; read as if it were that",
+        mot_warn(ctx, loc,
+                 "ir_version %lld is newer than %d, the newest known; read as if it were that",
                  (long long)model->ir_version, MOT_ONNX_IR_KNOWN);
     return MOT_OK;
 }
 
 /* Enters domain -> version. `what` imports: "the model", "function ...". */
-static MotStatus read_imports(MotCtx *ctx, Onnx__OperatorSetIdProto *const *imports, size_t n, MotLoc loc,
-                              MotMap *out_versions)
+static MotStatus read_imports(MotCtx *ctx, Onnx__OperatorSetIdProto *const *imports, size_t n,
+                              MotLoc loc, MotMap *out_versions)
 {
     for (size_t i = 0; i < n; i++) {
         const char *domain = mot_onnx_domain(imports[i]->domain);
@@ -38,13 +40,15 @@ static MotStatus read_imports(MotCtx *ctx, Onnx__OperatorSetIdProto *const *impo
             return mot_fail(ctx, MOT_ERR_MODEL, loc, "opset_import of %s has version %lld", name,
                             (long long)version);
         if (!*domain && version > MOT_ONNX_OPSET_KNOWN) {
-            (void)mot_fail(ctx, MOT_ERR_UNSUPPORTED, loc, "opset %lld of ai.onnx is newer than %d, the newest known",
+            (void)mot_fail(ctx, MOT_ERR_UNSUPPORTED, loc,
+                           "opset %lld of ai.onnx is newer than %d, the newest known",
                            (long long)version, MOT_ONNX_OPSET_KNOWN);
             mot_hint(ctx, "export the model with opset %d or below", MOT_ONNX_OPSET_KNOWN);
             return MOT_ERR_UNSUPPORTED;
         }
         if (mot_map_get_str(out_versions, domain, &before) && before != (uint64_t)version)
-            return mot_fail(ctx, MOT_ERR_MODEL, loc, "opset_import has both version %llu and %lld of %s",
+            return mot_fail(ctx, MOT_ERR_MODEL, loc,
+                            "opset_import has both version %llu and %lld of %s",
                             (unsigned long long)before, (long long)version, name);
         mot_map_put_str(out_versions, domain, (uint64_t)version);
     }
@@ -62,7 +66,8 @@ static MotStatus read_root_imports(MotCtx *ctx, const MotOnnxFile *file, const M
                             mot_onnx_scope_loc(ctx, file, root, "opset_import"), out_versions);
     MotLoc loc = {file->path, NULL};
     if (model->n_opset_import == 0 && model->ir_version >= 3)
-        return mot_fail(ctx, MOT_ERR_MODEL, loc, "the model has no opset_import, which IR %lld requires",
+        return mot_fail(ctx, MOT_ERR_MODEL, loc,
+                        "the model has no opset_import, which IR %lld requires",
                         (long long)model->ir_version);
     if (model->n_opset_import == 0)
         mot_map_put_str(out_versions, "", 1);
@@ -71,8 +76,8 @@ static MotStatus read_root_imports(MotCtx *ctx, const MotOnnxFile *file, const M
 
 /* ---- Nodes ---- */
 
-static MotStatus check_operator(MotCtx *ctx, const MotOnnxFile *file, const MotOnnxScope *scope, uint32_t i,
-                                const MotMap *versions)
+static MotStatus check_operator(MotCtx *ctx, const MotOnnxFile *file, const MotOnnxScope *scope,
+                                uint32_t i, const MotMap *versions)
 {
     const Onnx__NodeProto *node = scope->nodes[i];
     const char *domain = mot_onnx_domain(node->domain);
@@ -81,7 +86,8 @@ static MotStatus check_operator(MotCtx *ctx, const MotOnnxFile *file, const MotO
                         "the node has no operator");
     if (!mot_map_get_str(versions, domain, NULL))
         return mot_fail(ctx, MOT_ERR_MODEL, mot_onnx_scope_node_loc(ctx, file, scope, i),
-                        "domain %s of %s is not in opset_import", *domain ? mot_quote(&ctx->arena, domain) : "ai.onnx",
+                        "domain %s of %s is not in opset_import",
+                        *domain ? mot_quote(&ctx->arena, domain) : "ai.onnx",
                         mot_quote(&ctx->arena, node->op_type));
     return MOT_OK;
 }
@@ -103,8 +109,8 @@ static MotStatus check_operators(MotCtx *ctx, const MotOnnxFile *file)
 
 /* ---- Initializers ---- */
 
-static MotLoc place_initializer(MotCtx *ctx, const MotOnnxFile *file, const MotOnnxScope *scope, size_t i,
-                                const char *kind, const char *name)
+static MotLoc place_initializer(MotCtx *ctx, const MotOnnxFile *file, const MotOnnxScope *scope,
+                                size_t i, const char *kind, const char *name)
 {
     return mot_onnx_scope_loc(ctx, file, scope,
                               mot_arena_printf(&ctx->arena, "%s %zu %s", kind, i,
@@ -146,8 +152,10 @@ static void warn_old_initializers(MotCtx *ctx, const MotOnnxFile *file)
             first = graph->initializer[i]->name;
     if (n)
         mot_warn(ctx, (MotLoc){file->path, NULL},
-                 "%llu initializers are not among the inputs, as IR %lld requires, the first is %s; taken as constants",
-                 (unsigned long long)n, (long long)file->model->ir_version, mot_quote(&ctx->arena, first));
+                 "%llu initializers are not among the inputs, as IR %lld requires, the first is "
+                 "%s; taken as constants",
+                 (unsigned long long)n, (long long)file->model->ir_version,
+                 mot_quote(&ctx->arena, first));
 }
 
 /* ---- The whole ---- */

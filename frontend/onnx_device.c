@@ -46,7 +46,8 @@ static bool is_value_of(const Onnx__NodeProto *node, const char *name)
 }
 
 /* The axes are distinct; how many parts they make together. Ranks are not known yet: the axis must fit the largest. */
-static MotStatus count_parts(const Devices *d, const Onnx__ShardingSpecProto *spec, int64_t *out_parts)
+static MotStatus count_parts(const Devices *d, const Onnx__ShardingSpecProto *spec,
+                             int64_t *out_parts)
 {
     MotMap axes;
     mot_map_init(&axes, &d->ctx->arena);
@@ -79,7 +80,8 @@ static MotStatus use_device(const Devices *d, const char *tensor, int64_t device
         return FAIL(d, "sharding of %s: device %lld is neither one of the %lld devices nor a group",
                     quote(d, tensor), (long long)device, (long long)d->n_devices);
     if (mot_map_put(used, &device, sizeof device, 0))
-        return FAIL(d, "sharding of %s: device %lld is given twice", quote(d, tensor), (long long)device);
+        return FAIL(d, "sharding of %s: device %lld is given twice", quote(d, tensor),
+                    (long long)device);
     return MOT_OK;
 }
 
@@ -107,9 +109,9 @@ static MotStatus check_spec(const Devices *d, const Onnx__ShardingSpecProto *spe
     }
     int64_t parts;
     MOT_TRY(count_parts(d, spec, &parts));
-    if (parts != (int64_t)spec->n_device && (spec->n_sharded_dim || spec->n_device > 1))
-        return FAIL(d, "sharding of %s: %lld parts for %zu devices or groups", quote(d, spec->tensor_name),
-                    (long long)parts, spec->n_device);
+    if (spec->n_sharded_dim && parts != (int64_t)spec->n_device)
+        return FAIL(d, "sharding of %s: %lld parts for %zu devices or groups",
+                    quote(d, spec->tensor_name), (long long)parts, spec->n_device);
     return MOT_OK;
 }
 
@@ -124,7 +126,8 @@ static MotStatus check_node(Devices *d, const MotOnnxScope *scope, uint32_t i)
         const Onnx__NodeDeviceConfigurationProto *c = d->node->device_configurations[k];
         uint64_t n_devices;
         if (!c->configuration_id || !mot_map_get_str(&d->by_name, c->configuration_id, &n_devices))
-            return FAIL(d, "device configuration %s is not declared", quote(d, c->configuration_id));
+            return FAIL(d, "device configuration %s is not declared",
+                        quote(d, c->configuration_id));
         d->n_devices = (int64_t)n_devices;
         for (size_t j = 0; j < c->n_sharding_spec; j++)
             MOT_TRY(check_spec(d, c->sharding_spec[j]));

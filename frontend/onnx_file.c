@@ -22,9 +22,8 @@ static MotStatus parse(MotCtx *ctx, MotOnnxFile *file, MotWireRoot root)
 {
     MotWire *wire = &file->wire;
     MOT_TRY(mot_wire_scan(ctx, wire, root, &file->limits));
-    const ProtobufCMessageDescriptor *descriptor = root == MOT_WIRE_MODEL
-                                                       ? &onnx__model_proto__descriptor
-                                                       : &onnx__tensor_proto__descriptor;
+    const ProtobufCMessageDescriptor *descriptor =
+        root == MOT_WIRE_MODEL ? &onnx__model_proto__descriptor : &onnx__tensor_proto__descriptor;
     ProtobufCMessage *message =
         protobuf_c_message_unpack(descriptor, NULL, wire->message_bytes, wire->message);
     if (!message)
@@ -63,7 +62,8 @@ static MotStatus open_path(MotCtx *ctx, const char *path, MotWireRoot root, cons
     return parse(ctx, *out_file, root);
 }
 
-MotStatus mot_onnx_open(MotCtx *ctx, const char *path, const MotOnnxOpts *opts, MotOnnxFile **out_file)
+MotStatus mot_onnx_open(MotCtx *ctx, const char *path, const MotOnnxOpts *opts,
+                        MotOnnxFile **out_file)
 {
     MOT_TRY(open_path(ctx, path, MOT_WIRE_MODEL, opts, out_file));
     return mot_onnx_check(ctx, *out_file);
@@ -73,7 +73,8 @@ MotStatus mot_onnx_open_tensor(MotCtx *ctx, const char *path, const MotOnnxOpts 
                                MotOnnxFile **out_file)
 {
     MOT_TRY(open_path(ctx, path, MOT_WIRE_TENSOR, opts, out_file));
-    return mot_onnx_tensor_check(ctx, *out_file, (*out_file)->tensor, (MotLoc){(*out_file)->path, NULL});
+    return mot_onnx_tensor_check(ctx, *out_file, (*out_file)->tensor,
+                                 (MotLoc){(*out_file)->path, NULL});
 }
 
 MotStatus mot_onnx_open_memory(MotCtx *ctx, const char *name, const void *bytes, size_t n,

@@ -42,8 +42,9 @@ MotOnnxOpts mot_onnx_opts_default(void);
 MOT_CHECKED MotStatus mot_onnx_open(MotCtx *ctx, const char *path, const MotOnnxOpts *opts,
                                     MotOnnxFile **out_file);
 /* The same over bytes that the caller keeps; `name` is for messages. External data needs opts->external_data_root. */
-MOT_CHECKED MotStatus mot_onnx_open_memory(MotCtx *ctx, const char *name, const void *bytes, size_t n,
-                                           const MotOnnxOpts *opts, MotOnnxFile **out_file);
+MOT_CHECKED MotStatus mot_onnx_open_memory(MotCtx *ctx, const char *name, const void *bytes,
+                                           size_t n, const MotOnnxOpts *opts,
+                                           MotOnnxFile **out_file);
 /* Opens a file that holds one bare TensorProto, as ONNX's test cases do. */
 MOT_CHECKED MotStatus mot_onnx_open_tensor(MotCtx *ctx, const char *path, const MotOnnxOpts *opts,
                                            MotOnnxFile **out_file);

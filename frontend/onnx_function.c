@@ -9,7 +9,7 @@ typedef struct Functions {
     const MotOnnxFile *file;
     MotMap by_name;  /* "domain\0name\0overload" -> scope of the function */
     MotEdges calls;  /* between root scopes, one for every calling node */
-    uint64_t *sizes; /* of each root scope: its nodes, those that call counted as what they call; saturating */
+    uint64_t *sizes; /* of each root scope: its nodes, and those of what they call; saturating */
 } Functions;
 
 /* The map's key; the parts hold no NUL. */
@@ -29,8 +29,8 @@ static MotStatus enter_functions(Functions *f)
         const MotOnnxScope *scope = &f->file->scopes->all.data[s];
         const Onnx__FunctionProto *p = scope->function;
         if (!p->name || !*p->name)
-            return mot_fail(f->ctx, MOT_ERR_MODEL, (MotLoc){f->file->path, NULL}, "function %u has no name",
-                            s - 1);
+            return mot_fail(f->ctx, MOT_ERR_MODEL, (MotLoc){f->file->path, NULL},
+                            "function %u has no name", s - 1);
         MotText key = make_key(f, p->domain, p->name, p->overload);
         if (mot_map_put(&f->by_name, key.data, key.n, s))
             return mot_fail(f->ctx, MOT_ERR_MODEL,
@@ -67,35 +67,29 @@ static MotStatus fail_recursion(const Functions *f, const MotCycle *cycle)
     MotText text;
     mot_text_init(&text, &f->ctx->arena);
     for (uint32_t i = 0; i < cycle->n && i < SHOWN; i++)
-        mot_text_printf(&text, "%s calls ", mot_quote(text.arena, all[cycle->items[i]].function->name));
+        mot_text_printf(&text, "%s calls ",
+                        mot_quote(text.arena, all[cycle->items[i]].function->name));
     mot_text_printf(&text, "%s%s", cycle->n > SHOWN ? "... " : "",
                     mot_quote(text.arena, all[cycle->items[0]].function->name));
     return mot_fail(f->ctx, MOT_ERR_MODEL, (MotLoc){f->file->path, "functions"}, "recursion: %s",
                     mot_text_get(&text));
 }
 
-/* Adds the sizes of what is called, callees first. Every node is counted, so that a size is at least its calls. */
+/* Adds the sizes of what is called, callees first. */
 static MotStatus measure_expansion(Functions *f, uint32_t n)
 {
-    uint32_t *order = mot_arena_array(&f->ctx->arena, uint32_t, n);
+    MotArena *arena = &f->ctx->arena;
+    MotUses calls = mot_onnx_group_edges(arena, n, &f->calls);
+    uint32_t *order = mot_arena_array(arena, uint32_t, n);
     MotCycle cycle;
-    if (!mot_onnx_sort(&f->ctx->arena, n, &f->calls, order, &cycle))
+    if (!mot_onnx_sort(arena, n, calls, order, &cycle))
         return fail_recursion(f, &cycle);
-    uint32_t *rank = mot_arena_array(&f->ctx->arena, uint32_t, n), *first = mot_arena_array(&f->ctx->arena, uint32_t, (size_t)n + 1);
-    for (uint32_t i = 0; i < n; i++)
-        rank[order[i]] = i;
-    /* The calls by the rank of the caller, so that one pass over them meets every callee complete. */
-    for (uint32_t i = 0; i < f->calls.n; i++)
-        first[rank[f->calls.data[i].user] + 1]++;
-    for (uint32_t i = 0; i < n; i++)
-        first[i + 1] += first[i];
-    MotEdge *sorted = mot_arena_array(&f->ctx->arena, MotEdge, f->calls.n);
-    for (uint32_t i = 0; i < f->calls.n; i++)
-        sorted[first[rank[f->calls.data[i].user]]++] = f->calls.data[i];
-    for (uint32_t i = 0; i < f->calls.n; i++)
-        if (__builtin_add_overflow(f->sizes[sorted[i].user], f->sizes[sorted[i].used],
-                                   &f->sizes[sorted[i].user]))
-            f->sizes[sorted[i].user] = UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t *size = &f->sizes[order[i]];
+        for (uint32_t k = calls.first[order[i]]; k < calls.first[order[i] + 1]; k++)
+            if (__builtin_add_overflow(*size, f->sizes[calls.used[k]], size))
+                *size = UINT64_MAX;
+    }
     uint64_t limit = f->file->limits.expansion;
     if (f->calls.n && f->sizes[0] > limit)
         return mot_onnx_limit_fail(f->ctx, (MotLoc){f->file->path, "functions"}, "expansion", limit,
@@ -108,7 +102,8 @@ MotStatus mot_onnx_check_functions(MotCtx *ctx, const MotOnnxFile *file)
     if (file->model->n_functions == 0)
         return MOT_OK;
     uint32_t n_roots = 1 + (uint32_t)file->model->n_functions;
-    Functions f = {.ctx = ctx, .file = file, .sizes = mot_arena_array(&ctx->arena, uint64_t, n_roots)};
+    Functions f = {
+        .ctx = ctx, .file = file, .sizes = mot_arena_array(&ctx->arena, uint64_t, n_roots)};
     mot_map_init(&f.by_name, &ctx->arena);
     MOT_TRY(enter_functions(&f));
     find_calls(&f);

@@ -11,7 +11,12 @@
 #include <string.h>
 
 /* What a name stands for: the index of the node that makes it, or one of these. */
-enum { DEF_INPUT = UINT32_MAX, DEF_INITIALIZER = UINT32_MAX - 1, DEF_INPUT_WITH_DEFAULT = UINT32_MAX - 2, DEF_NODES = UINT32_MAX / 2 };
+enum {
+    DEF_NODES = 0x7ffffff0, /* more than there can be */
+    DEF_INPUT,
+    DEF_INPUT_WITH_DEFAULT,
+    DEF_INITIALIZER
+};
 
 typedef struct Names {
     MotMap defs; /* name -> what */
@@ -45,14 +50,16 @@ static const char *print_def(const Check *c, const MotOnnxScope *scope, uint64_t
                             mot_onnx_scope_node_loc(c->ctx, c->file, scope, (uint32_t)def).place);
 }
 
-static MotStatus fail_twice(const Check *c, uint32_t s, const char *name, uint64_t def, uint32_t where,
-                            uint64_t before)
+static MotStatus fail_twice(const Check *c, uint32_t s, const char *name, uint64_t def,
+                            uint32_t where, uint64_t before)
 {
     const MotOnnxScope *scope = &c->scopes[s];
-    MotLoc loc = def < DEF_NODES ? mot_onnx_scope_node_loc(c->ctx, c->file, scope, (uint32_t)def)
-                                 : mot_onnx_scope_loc(c->ctx, c->file, scope,
-                                                      def == DEF_INITIALIZER ? "initializers" : "inputs");
-    return mot_fail(c->ctx, MOT_ERR_MODEL, loc, "value %s is defined a second time; it is defined %s%s",
+    MotLoc loc = def < DEF_NODES
+                     ? mot_onnx_scope_node_loc(c->ctx, c->file, scope, (uint32_t)def)
+                     : mot_onnx_scope_loc(c->ctx, c->file, scope,
+                                          def == DEF_INITIALIZER ? "initializers" : "inputs");
+    return mot_fail(c->ctx, MOT_ERR_MODEL, loc,
+                    "value %s is defined a second time; it is defined %s%s",
                     mot_quote(&c->ctx->arena, name), print_def(c, &c->scopes[where], before),
                     where == s ? "" : " outside of this graph");
 }
@@ -73,7 +80,8 @@ static MotStatus define(const Check *c, uint32_t s, const char *name, uint64_t d
     return MOT_OK;
 }
 
-static MotStatus define_named(const Check *c, uint32_t s, const char *name, uint64_t def, const char *kind)
+static MotStatus define_named(const Check *c, uint32_t s, const char *name, uint64_t def,
+                              const char *kind)
 {
     if (!name || !*name)
         return fail_at(c, &c->scopes[s], kind);
@@ -135,11 +143,13 @@ static MotStatus check_outputs(const Check *c, uint32_t s)
     const MotOnnxScope *scope = &c->scopes[s];
     size_t n = scope->graph ? scope->graph->n_output : scope->function->n_output;
     for (size_t i = 0; i < n; i++) {
-        const char *name = scope->graph ? scope->graph->output[i]->name : scope->function->output[i];
+        const char *name =
+            scope->graph ? scope->graph->output[i]->name : scope->function->output[i];
         if (!name || !*name)
             return fail_at(c, scope, mot_arena_printf(&c->ctx->arena, "output %zu", i));
         if (!find_use(c, s, DEF_INPUT, name))
-            return mot_fail(c->ctx, MOT_ERR_MODEL, mot_onnx_scope_loc(c->ctx, c->file, scope, "outputs"),
+            return mot_fail(c->ctx, MOT_ERR_MODEL,
+                            mot_onnx_scope_loc(c->ctx, c->file, scope, "outputs"),
                             "output %s is defined nowhere", mot_quote(&c->ctx->arena, name));
     }
     for (size_t i = 0; scope->graph && i < scope->graph->n_value_info; i++)
@@ -155,8 +165,9 @@ static MotStatus check_uses(const Check *c, uint32_t s)
         for (size_t k = 0; k < scope->nodes[i]->n_input; k++) {
             const char *name = scope->nodes[i]->input[k];
             if (*name && !find_use(c, s, i, name))
-                return mot_fail(c->ctx, MOT_ERR_MODEL, mot_onnx_scope_node_loc(c->ctx, c->file, scope, i),
-                                "input %zu, %s, is defined nowhere", k, mot_quote(&c->ctx->arena, name));
+                return mot_fail(
+                    c->ctx, MOT_ERR_MODEL, mot_onnx_scope_node_loc(c->ctx, c->file, scope, i),
+                    "input %zu, %s, is defined nowhere", k, mot_quote(&c->ctx->arena, name));
         }
     return check_outputs(c, s);
 }
@@ -170,8 +181,9 @@ static MotStatus fail_cycle(const Check *c, const MotOnnxScope *scope, const Mot
     mot_text_init(&text, &c->ctx->arena);
     for (uint32_t i = 0; i < cycle->n && i < SHOWN; i++) {
         const Onnx__NodeProto *node = scope->nodes[cycle->items[i]];
-        mot_text_printf(&text, "node %u %s uses ", cycle->items[i],
-                        mot_quote(text.arena, node->name && *node->name ? node->name : node->op_type));
+        mot_text_printf(
+            &text, "node %u %s uses ", cycle->items[i],
+            mot_quote(text.arena, node->name && *node->name ? node->name : node->op_type));
     }
     mot_text_printf(&text, "%snode %u", cycle->n > SHOWN ? "... " : "", cycle->items[0]);
     return mot_fail(c->ctx, MOT_ERR_MODEL, mot_onnx_scope_loc(c->ctx, c->file, scope, "nodes"),
@@ -186,7 +198,8 @@ static MotStatus sort_scopes(const Check *c)
         MotOnnxScope *scope = &c->scopes[s];
         if (!c->names[s].is_unsorted)
             continue;
-        if (!mot_onnx_sort(&c->ctx->arena, scope->n_nodes, &c->names[s].edges, scope->order, &cycle))
+        MotUses uses = mot_onnx_group_edges(&c->ctx->arena, scope->n_nodes, &c->names[s].edges);
+        if (!mot_onnx_sort(&c->ctx->arena, scope->n_nodes, uses, scope->order, &cycle))
             return fail_cycle(c, scope, &cycle);
         n_sorted++;
     }

@@ -15,8 +15,8 @@ static void add_scope(MotCtx *ctx, MotOnnxScopes *scopes, MotOnnxScope scope)
     mot_vec_push(&ctx->arena, &scopes->all, scope);
 }
 
-static void add_graph(MotCtx *ctx, MotOnnxScopes *scopes, const Onnx__GraphProto *graph, uint32_t parent,
-                      uint32_t node, const char *attribute)
+static void add_graph(MotCtx *ctx, MotOnnxScopes *scopes, const Onnx__GraphProto *graph,
+                      uint32_t parent, uint32_t node, const char *attribute)
 {
     add_scope(ctx, scopes,
               (MotOnnxScope){.graph = graph,

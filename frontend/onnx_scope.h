@@ -8,7 +8,7 @@
 #include "frontend/onnx_file.h"
 #include "support/vector.h"
 
-enum { MOT_NO_SCOPE = UINT32_MAX };
+#define MOT_NO_SCOPE UINT32_MAX
 
 typedef struct MotOnnxScope {
     const Onnx__GraphProto *graph;       /* NULL for the body of a function */
@@ -19,7 +19,7 @@ typedef struct MotOnnxScope {
     uint32_t parent_node;
     uint32_t root;         /* the scope of the main graph or function that this is in */
     const char *attribute; /* of the parent node */
-    uint32_t *order;       /* the nodes in an order in which every value is defined before it is used */
+    uint32_t *order; /* the nodes in an order in which every value is defined before it is used */
 } MotOnnxScope;
 
 typedef struct MotOnnxScopes {

@@ -4,8 +4,8 @@
 typedef enum State { NEW, ON_STACK, DONE } State;
 
 typedef struct Sort {
-    uint32_t *first; /* of each item: where its list in `used` begins; n + 1 entries */
-    uint32_t *used, *next, *stack, depth;
+    MotUses uses;
+    uint32_t *next, *stack, depth; /* next[i]: the first use of i not yet looked at */
     uint8_t *states;
     uint32_t *order, n_order;
 } Sort;
@@ -13,7 +13,7 @@ typedef struct Sort {
 static void push(Sort *s, uint32_t item)
 {
     s->states[item] = ON_STACK;
-    s->next[item] = s->first[item];
+    s->next[item] = s->uses.first[item];
     s->stack[s->depth++] = item;
 }
 
@@ -21,13 +21,13 @@ static void push(Sort *s, uint32_t item)
 static bool advance(Sort *s, uint32_t *out_again)
 {
     uint32_t item = s->stack[s->depth - 1];
-    if (s->next[item] == s->first[item + 1]) {
+    if (s->next[item] == s->uses.first[item + 1]) {
         s->states[item] = DONE;
         s->order[s->n_order++] = item;
         s->depth--;
         return true;
     }
-    *out_again = s->used[s->next[item]++];
+    *out_again = s->uses.used[s->next[item]++];
     if (s->states[*out_again] == NEW)
         push(s, *out_again);
     else if (s->states[*out_again] == ON_STACK)
@@ -35,17 +35,21 @@ static bool advance(Sort *s, uint32_t *out_again)
     return true;
 }
 
-/* Groups the edges by user, in their order. */
-static void group_edges(Sort *s, uint32_t n, const MotEdges *edges)
+MotUses mot_onnx_group_edges(MotArena *arena, uint32_t n, const MotEdges *edges)
 {
+    MotUses uses = {mot_arena_array(arena, uint32_t, (size_t)n + 1),
+                    mot_arena_array(arena, uint32_t, edges->n)};
     for (uint32_t i = 0; i < edges->n; i++)
-        s->first[edges->data[i].user + 1]++;
+        uses.first[edges->data[i].user + 1]++;
     for (uint32_t i = 0; i < n; i++)
-        s->first[i + 1] += s->first[i];
+        uses.first[i + 1] += uses.first[i];
+    /* Filled from the back: first[i + 1] sinks to the beginning of i's list, and is shifted into place after. */
+    for (uint32_t i = edges->n; i-- > 0;)
+        uses.used[--uses.first[edges->data[i].user + 1]] = edges->data[i].used;
     for (uint32_t i = 0; i < n; i++)
-        s->next[i] = s->first[i];
-    for (uint32_t i = 0; i < edges->n; i++)
-        s->used[s->next[edges->data[i].user]++] = edges->data[i].used;
+        uses.first[i] = uses.first[i + 1];
+    uses.first[n] = edges->n;
+    return uses;
 }
 
 static void set_cycle(MotArena *arena, const Sort *s, uint32_t again, MotCycle *out)
@@ -57,25 +61,24 @@ static void set_cycle(MotArena *arena, const Sort *s, uint32_t again, MotCycle *
     out->items = mot_arena_copy(arena, s->stack + begin - 1, out->n * sizeof *s->stack);
 }
 
-bool mot_onnx_sort(MotArena *arena, uint32_t n, const MotEdges *edges, uint32_t *out_order,
+bool mot_onnx_sort(MotArena *arena, uint32_t n, MotUses uses, uint32_t *out_order,
                    MotCycle *out_cycle)
 {
-    Sort s = {.first = mot_arena_array(arena, uint32_t, (size_t)n + 1),
-              .used = mot_arena_array(arena, uint32_t, edges->n),
+    Sort s = {.uses = uses,
               .next = mot_arena_array(arena, uint32_t, n),
               .stack = mot_arena_array(arena, uint32_t, n),
               .states = mot_arena_array(arena, uint8_t, n),
               .order = out_order};
-    group_edges(&s, n, edges);
+    uint32_t again = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (s.states[i] == NEW)
             push(&s, i);
-        uint32_t again = 0;
-        while (s.depth)
-            if (!advance(&s, &again)) {
-                set_cycle(arena, &s, again, out_cycle);
-                return false;
-            }
+        while (s.depth && advance(&s, &again))
+            ;
+        if (s.depth) {
+            set_cycle(arena, &s, again, out_cycle);
+            return false;
+        }
     }
     return true;
 }

@@ -19,7 +19,8 @@ typedef enum Store {
 } Store;
 
 static const char *const store_names[N_STORES] = {
-    "raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data",
+    "raw_data",   "float_data",  "int32_data",  "string_data",
+    "int64_data", "double_data", "uint64_data",
 };
 
 /*
@@ -104,8 +105,8 @@ static const char *print_type(const Measure *m)
                             mot_shape_text(arena, t->dims, (int)t->n_dims));
 }
 
-static MotStatus multiply_dims(MotCtx *ctx, const MotOnnxLimits *limits, const int64_t *dims, size_t n,
-                               MotLoc loc, int64_t *out_elements)
+static MotStatus multiply_dims(MotCtx *ctx, const MotOnnxLimits *limits, const int64_t *dims,
+                               size_t n, MotLoc loc, int64_t *out_elements)
 {
     int64_t elements = 1;
     bool is_empty = false;
@@ -120,9 +121,9 @@ static MotStatus multiply_dims(MotCtx *ctx, const MotOnnxLimits *limits, const i
                             mot_shape_text(&ctx->arena, dims, (int)n));
     *out_elements = is_empty ? 0 : elements;
     if ((uint64_t)*out_elements > limits->elements)
-        return mot_onnx_limit_fail(ctx, loc, "elements", limits->elements,
-                                   mot_arena_printf(&ctx->arena, "%lld elements are too many",
-                                                    (long long)elements));
+        return mot_onnx_limit_fail(
+            ctx, loc, "elements", limits->elements,
+            mot_arena_printf(&ctx->arena, "%lld elements are too many", (long long)elements));
     return MOT_OK;
 }
 
@@ -148,14 +149,20 @@ static MotStatus find_store(Measure *m)
 {
     const Onnx__TensorProto *t = m->tensor;
     const size_t counts[N_STORES] = {
-        t->has_raw_data ? t->raw_data.len : 0, t->n_float_data, t->n_int32_data,  t->n_string_data,
-        t->n_int64_data,                       t->n_double_data, t->n_uint64_data,
+        t->has_raw_data ? t->raw_data.len : 0,
+        t->n_float_data,
+        t->n_int32_data,
+        t->n_string_data,
+        t->n_int64_data,
+        t->n_double_data,
+        t->n_uint64_data,
     };
     for (int s = 0; s < N_STORES; s++) {
         if (counts[s] == 0)
             continue;
         if (m->has_data)
-            return FAIL(m, "data stands twice, in %s and %s", store_names[m->store], store_names[s]);
+            return FAIL(m, "data stands twice, in %s and %s", store_names[m->store],
+                        store_names[s]);
         m->has_data = true;
         m->store = (Store)s;
     }
@@ -171,8 +178,13 @@ static const uint8_t *get_raw(const Measure *m, size_t *out_bytes)
 static MotStatus check_inline(const Measure *m)
 {
     const Onnx__TensorProto *t = m->tensor;
-    const size_t n_entries[N_STORES] = {0, t->n_float_data, t->n_int32_data, t->n_string_data,
-                                        t->n_int64_data, t->n_double_data, t->n_uint64_data};
+    const size_t n_entries[N_STORES] = {0,
+                                        t->n_float_data,
+                                        t->n_int32_data,
+                                        t->n_string_data,
+                                        t->n_int64_data,
+                                        t->n_double_data,
+                                        t->n_uint64_data};
     if (m->elements == 0)
         return m->has_data ? FAIL(m, "%s has no elements, but there is %s", print_type(m),
                                   store_names[m->store])
@@ -193,8 +205,8 @@ static MotStatus check_inline(const Measure *m)
         return FAIL(m, "%s stands in %s instead of %s", print_type(m), store_names[m->store],
                     store_names[m->dtype->store]);
     if (n_entries[m->store] != m->entries)
-        return FAIL(m, "%s has %zu entries, %s needs %llu", store_names[m->store], n_entries[m->store],
-                    print_type(m), (unsigned long long)m->entries);
+        return FAIL(m, "%s has %zu entries, %s needs %llu", store_names[m->store],
+                    n_entries[m->store], print_type(m), (unsigned long long)m->entries);
     return MOT_OK;
 }
 
@@ -219,8 +231,8 @@ static MotStatus measure(Measure *m)
     return m->is_external ? check_external(m) : check_inline(m);
 }
 
-MotStatus mot_onnx_tensor_check(MotCtx *ctx, const MotOnnxFile *file, const Onnx__TensorProto *tensor,
-                                MotLoc loc)
+MotStatus mot_onnx_tensor_check(MotCtx *ctx, const MotOnnxFile *file,
+                                const Onnx__TensorProto *tensor, MotLoc loc)
 {
     Measure m = {.ctx = ctx, .file = file, .tensor = tensor, .loc = loc};
     return measure(&m);
@@ -268,8 +280,9 @@ static void keep_converted(const Measure *m, const uint8_t *data)
 static MotStatus read_inline(const Measure *m, const uint8_t **out_data)
 {
     const Onnx__TensorProto *t = m->tensor;
-    const void *const as_stored[N_STORES] = {
-        [STORE_FLOAT] = t->float_data, [STORE_INT64] = t->int64_data, [STORE_DOUBLE] = t->double_data};
+    const void *const as_stored[N_STORES] = {[STORE_FLOAT] = t->float_data,
+                                             [STORE_INT64] = t->int64_data,
+                                             [STORE_DOUBLE] = t->double_data};
     size_t ignored;
     if (m->store == STORE_RAW) {
         *out_data = get_raw(m, &ignored);
@@ -305,8 +318,8 @@ static MotStatus read_data(Measure *m, MotTensorData *out)
     return MOT_OK;
 }
 
-MotStatus mot_onnx_tensor_data(MotCtx *ctx, const MotOnnxFile *file, const Onnx__TensorProto *tensor,
-                               MotLoc loc, MotTensorData *out_data)
+MotStatus mot_onnx_tensor_data(MotCtx *ctx, const MotOnnxFile *file,
+                               const Onnx__TensorProto *tensor, MotLoc loc, MotTensorData *out_data)
 {
     Measure m = {.ctx = ctx, .file = file, .tensor = tensor, .loc = loc};
     return read_data(&m, out_data);
@@ -330,11 +343,13 @@ MotStatus mot_onnx_tensor(MotCtx *ctx, const MotOnnxFile *file, const Onnx__Tens
     MOT_TRY(read_data(&m, &d));
     MotDtype dtype = mot_dtype_from_onnx(d.data_type);
     if (dtype == MOT_NO_DTYPE)
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, loc, "data type %s is not supported", m.dtype->name);
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, loc, "data type %s is not supported",
+                        m.dtype->name);
     if (d.rank > MOT_MAX_RANK)
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, loc, "rank %d is not supported; the most is %d", d.rank,
-                        MOT_MAX_RANK);
-    *out_tensor = (MotTensor){mot_type_make(dtype, d.rank, d.dims), (void *)(uintptr_t)align(&m, &d)};
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, loc, "rank %d is not supported; the most is %d",
+                        d.rank, MOT_MAX_RANK);
+    *out_tensor =
+        (MotTensor){mot_type_make(dtype, d.rank, d.dims), (void *)(uintptr_t)align(&m, &d)};
     return MOT_OK;
 }
 
@@ -378,24 +393,25 @@ static MotStatus check_indices(const Sparse *s)
     bool fits = (x->rank == 1 && x->dims[0] == s->n) ||
                 (x->rank == 2 && x->dims[0] == s->n && x->dims[1] == (int64_t)s->proto->n_dims);
     if (!fits)
-        return mot_fail(s->ctx, MOT_ERR_MODEL, s->loc, "sparse indices [%s] do not fit %lld values of rank %zu",
-                        mot_shape_text(&s->ctx->arena, x->dims, x->rank), (long long)s->n,
-                        s->proto->n_dims);
+        return mot_fail(
+            s->ctx, MOT_ERR_MODEL, s->loc, "sparse indices [%s] do not fit %lld values of rank %zu",
+            mot_shape_text(&s->ctx->arena, x->dims, x->rank), (long long)s->n, s->proto->n_dims);
     int64_t last = -1;
     for (int64_t i = 0; i < s->n; i++) {
         int64_t position = find_position(s, i);
         if (position < 0)
-            return mot_fail(s->ctx, MOT_ERR_MODEL, s->loc, "sparse index %lld is out of range", (long long)i);
-        if (position <= last)
-            return mot_fail(s->ctx, MOT_ERR_MODEL, s->loc, "sparse index %lld is not above the one before",
+            return mot_fail(s->ctx, MOT_ERR_MODEL, s->loc, "sparse index %lld is out of range",
                             (long long)i);
+        if (position <= last)
+            return mot_fail(s->ctx, MOT_ERR_MODEL, s->loc,
+                            "sparse index %lld is not above the one before", (long long)i);
         last = position;
     }
     return MOT_OK;
 }
 
-MotStatus mot_onnx_sparse_check(MotCtx *ctx, const MotOnnxFile *file, const Onnx__SparseTensorProto *sparse,
-                                MotLoc loc)
+MotStatus mot_onnx_sparse_check(MotCtx *ctx, const MotOnnxFile *file,
+                                const Onnx__SparseTensorProto *sparse, MotLoc loc)
 {
     const Onnx__TensorProto *values = sparse->values, *indices = sparse->indices;
     Sparse s = {.ctx = ctx, .proto = sparse, .loc = loc};
@@ -403,7 +419,8 @@ MotStatus mot_onnx_sparse_check(MotCtx *ctx, const MotOnnxFile *file, const Onnx
         return mot_fail(ctx, MOT_ERR_MODEL, loc, "a sparse tensor needs values, indices and dims");
     MOT_TRY(mot_onnx_tensor_check(ctx, file, values, loc));
     if (values->n_dims != 1)
-        return mot_fail(ctx, MOT_ERR_MODEL, loc, "sparse values have rank %zu instead of 1", values->n_dims);
+        return mot_fail(ctx, MOT_ERR_MODEL, loc, "sparse values have rank %zu instead of 1",
+                        values->n_dims);
     if (indices->data_type != ONNX__TENSOR_PROTO__DATA_TYPE__INT64)
         return mot_fail(ctx, MOT_ERR_MODEL, loc, "sparse indices are %s instead of int64",
                         mot_onnx_dtype_name(&ctx->arena, indices->data_type));

@@ -23,7 +23,8 @@ typedef struct MotTensorData {
     int64_t elements;
     const uint8_t *data; /* NULL for strings and if there are no elements */
     size_t bytes;
-    const ProtobufCBinaryData *strings; /* `elements` of them, for strings only; they may hold NULs */
+    const ProtobufCBinaryData
+        *strings; /* `elements` of them, for strings only; they may hold NULs */
 } MotTensorData;
 
 /* "float16", or "99 (unknown)". */

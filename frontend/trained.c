@@ -407,12 +407,14 @@ MotStatus mot_trained_find_ties(MotCtx *ctx, const MotOnnxFile *file, MotTrained
     MotTensor *tensors = mot_arena_array(&ctx->arena, MotTensor, trained->n);
     for (uint32_t i = 0; i < trained->n; i++) {
         MotTrainedRow *row = &trained->rows[i];
+        if (!row->is_trained)
+            continue;
         MOT_TRY(read_initializer(ctx, file, row->name, &tensors[i]));
         if (!is_telling(&tensors[i]))
             continue;
         for (uint32_t k = 0; k < i && !row->looks_tied; k++) {
             const MotTensor *a = &tensors[k], *b = &tensors[i];
-            if (a->type.dtype != b->type.dtype ||
+            if (!a->data || a->type.dtype != b->type.dtype ||
                 mot_type_bytes(&a->type) != mot_type_bytes(&b->type))
                 continue;
             bool is_equal = mot_dims_equal(&a->type, &b->type) &&

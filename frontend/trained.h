@@ -21,7 +21,7 @@ typedef struct MotTrainedRow {
     MotType type; /* in the file */
     bool is_trained;
     const char *reason;     /* `weight of contract, node "/h.0/attn/MatMul"` */
-    const char *looks_tied; /* an earlier initializer with equal values, or NULL */
+    const char *looks_tied; /* an earlier one that trains and has equal values, or NULL */
     bool is_transposed;     /* equal after swapping the dims */
 } MotTrainedRow;
 
@@ -36,7 +36,7 @@ typedef struct MotTrained {
  */
 MOT_CHECKED MotStatus mot_trained_decide(MotCtx *ctx, MotGraph *g, const MotTrainOpts *opts,
                                          MotTrained *out_trained);
-/* Fills looks_tied by comparing the values in the file: tensors with at least two dims and two different values. */
+/* Fills looks_tied by comparing the values in the file of what trains: tensors of two dims and two values at least. */
 MOT_CHECKED MotStatus mot_trained_find_ties(MotCtx *ctx, const MotOnnxFile *file,
                                             MotTrained *trained);
 /*

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw_data is used as it lies in the file");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "raw_data is used as it lies in the file");
 
 enum { WIRE_VARINT, WIRE_FIXED64, WIRE_BYTES, WIRE_START_GROUP, WIRE_END_GROUP, WIRE_FIXED32 };
 
@@ -24,8 +25,8 @@ typedef struct Frame {
     size_t end;       /* in the input */
     size_t length_at; /* in the copy: where its length stands, length_bytes long */
     size_t length_bytes, removed;
-    uint32_t seen;                  /* singular fields met, a bit each; bit 0: a member of the oneof */
-    uint32_t field;                 /* the number of the one being read */
+    uint32_t seen;  /* singular fields met, a bit each; bit 0: a member of the oneof */
+    uint32_t field; /* the number of the one being read */
     uint32_t counts[MAX_FIELD + 1]; /* of repeated fields, so far */
 } Frame;
 
@@ -70,8 +71,8 @@ static const char *print_path(const Scan *s)
 static MotLoc place_at(const Scan *s, size_t at)
 {
     const char *path = print_path(s);
-    return (MotLoc){s->wire->file, mot_arena_printf(&s->ctx->arena, "byte %zu%s%s", at,
-                                                    *path ? ", " : "", path)};
+    return (MotLoc){s->wire->file,
+                    mot_arena_printf(&s->ctx->arena, "byte %zu%s%s", at, *path ? ", " : "", path)};
 }
 
 #define FAIL(s, at, ...) mot_fail((s)->ctx, MOT_ERR_MODEL, place_at((s), (at)), __VA_ARGS__)
@@ -100,7 +101,7 @@ static MotStatus read_varint(Scan *s, size_t end, size_t longest, const char *wh
         if (s->pos == end)
             return FAIL(s, start, "the bytes end inside a %s", what);
         uint8_t byte = s->bytes[s->pos++];
-        if (i == 9 && byte > 1)
+        if (i == 9 && (byte & 0x7f) > 1)
             return FAIL(s, start, "a %s has more than 64 bits", what);
         value |= (uint64_t)(byte & 0x7f) << (7 * i);
         if (byte < 0x80) {
@@ -287,15 +288,15 @@ static MotStatus read_delimited(Scan *s, Frame *f, const Field *field)
 
 /* The wire type of a single value, by form. */
 static const uint8_t wire_types[] = {
-    [FORM_INT64] = WIRE_VARINT, [FORM_INT32] = WIRE_VARINT, [FORM_FLOAT] = WIRE_FIXED32,
-    [FORM_DOUBLE] = WIRE_FIXED64, [FORM_TEXT] = WIRE_BYTES, [FORM_DOC] = WIRE_BYTES,
+    [FORM_INT64] = WIRE_VARINT,   [FORM_INT32] = WIRE_VARINT,  [FORM_FLOAT] = WIRE_FIXED32,
+    [FORM_DOUBLE] = WIRE_FIXED64, [FORM_TEXT] = WIRE_BYTES,    [FORM_DOC] = WIRE_BYTES,
     [FORM_BYTES] = WIRE_BYTES,    [FORM_MESSAGE] = WIRE_BYTES,
 };
 
 static MotStatus read_known(Scan *s, Frame *f, const Field *field, unsigned wire_type, size_t start)
 {
-    bool is_packed = wire_type == WIRE_BYTES && field->form < FORM_TEXT &&
-                     (field->flags & FIELD_REPEATED);
+    bool is_packed =
+        wire_type == WIRE_BYTES && field->form < FORM_TEXT && (field->flags & FIELD_REPEATED);
     if (wire_type != wire_types[field->form] && !is_packed)
         return FAIL(s, start, "wire type %u where the schema has %u", wire_type,
                     wire_types[field->form]);
@@ -372,7 +373,8 @@ static MotStatus check_is_onnx(Scan *s, MotWireRoot root)
     if (s->wire->n > s->limits->message)
         return mot_onnx_limit_fail(s->ctx, loc, "message", s->limits->message,
                                    "the file is too large for one message");
-    const MotForeign *foreign = root == MOT_WIRE_MODEL ? mot_foreign_find(s->bytes, s->wire->n) : NULL;
+    const MotForeign *foreign =
+        root == MOT_WIRE_MODEL ? mot_foreign_find(s->bytes, s->wire->n) : NULL;
     if (!foreign)
         return MOT_OK;
     (void)mot_fail(s->ctx, MOT_ERR_MODEL, loc, "this is %s", foreign->what);
@@ -485,7 +487,8 @@ MotStatus mot_onnx_limits_set(MotCtx *ctx, MotOnnxLimits *limits, const char *sp
     }
     (void)mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no limit called %s",
                    mot_quote(&ctx->arena, mot_arena_strndup(&ctx->arena, spec, n)));
-#define X(name, def, most, text) mot_note(ctx, "%s: %s; %llu", #name, text, (unsigned long long)(def));
+#define X(name, def, most, text)                                                                   \
+    mot_note(ctx, "%s: %s; %llu", #name, text, (unsigned long long)(def));
     MOT_ONNX_LIMIT_LIST(X)
 #undef X
     return MOT_ERR_USAGE;

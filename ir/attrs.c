@@ -2,6 +2,7 @@
 #include "ir/attrs.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,8 @@ static bool print_int(MotArena *arena, const void *field, MotTerm *out)
 static bool print_float(MotArena *arena, const void *field, MotTerm *out)
 {
     (void)arena;
-    static const double zero = 0; /* -0.0 is no zero: it is printed */
     *out = mot_term_float(*(const double *)field);
-    return memcmp(field, &zero, sizeof zero) != 0;
+    return out->number != 0 || signbit(out->number); /* -0.0 is no zero: it is printed */
 }
 
 static bool print_flag(MotArena *arena, const void *field, MotTerm *out)
@@ -54,7 +54,10 @@ static bool print_dtype(MotArena *arena, const void *field, MotTerm *out)
     return dtype != MOT_NO_DTYPE;
 }
 
-/* The double with the fewest digits that rounds to element i: 0.1, not 0.10000000149011612, for an f32. */
+/*
+ * The double with the fewest digits that rounds to element i: 0.1, not 0.10000000149011612, for an
+ * f32.
+ */
 static double shorten(const MotTensor *tensor, int64_t i)
 {
     enum { F32_DIGITS = 9 };

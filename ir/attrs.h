@@ -1,6 +1,6 @@
 /*
- * Attributes between a record and the struct of an op's row, by the row's field table: one function a kind of field in each
- * direction, none an op. Zero fields are absent from the text.
+ * Attributes between a record and the struct of an op's row, by the row's field table: one function
+ * a kind of field in each direction, none an op. Zero fields are absent from the text.
  */
 #ifndef MOTLEY_IR_ATTRS_H
 #define MOTLEY_IR_ATTRS_H
@@ -10,7 +10,9 @@
 
 enum { MOT_ATTRS_MAX_SPLAT_BYTES = 256 << 20 };
 
-/* Appends the fields of `attrs` that are not zero to the record. Strings and lists are not copied. */
+/*
+ * Appends the fields of `attrs` that are not zero to the record. Strings and lists are not copied.
+ */
 void mot_attrs_print(MotArena *arena, const MotAttrField *fields, const void *attrs,
                      MotRecord *record);
 
@@ -21,13 +23,13 @@ typedef struct MotAttrsReader {
     const MotAttrField *fields;
     const char *const *others; /* names that the caller reads itself; ends with NULL */
     const MotType *type;       /* of a tensor field; NULL: the record gives none */
-    size_t *
-        splat_bytes; /* counts what `data=1.0` made out of a few bytes of text, against MOT_ATTRS_MAX_SPLAT_BYTES */
+    size_t *splat_bytes;       /* made so far from `data=1.0`, at most MOT_ATTRS_MAX_SPLAT_BYTES */
 } MotAttrsReader;
 
 /*
- * Fills the zeroed struct `attrs`. An attribute of the wrong kind or of a name that is neither a field nor one of `others`
- * fails with MOT_ERR_MODEL; the message names place, kind or the names there are.
+ * Fills the zeroed struct `attrs`. An attribute of the wrong kind or of a name that is neither a
+ * field nor one of `others` fails with MOT_ERR_MODEL; the message names place, kind or the names
+ * there are.
  */
 MOT_CHECKED MotStatus mot_attrs_parse(const MotAttrsReader *reader, void *attrs);
 

@@ -38,6 +38,7 @@ typedef void (*LaneFunction)(const Lanes *);
         }                                                                                          \
     }
 
+#pragma GCC diagnostic ignored "-Wfloat-conversion" /* the condition of a select is a double here, 0 or 1 */
 #define POINTWISE(id, name, arity, classes, result, expression)                                    \
     DEFINE_LANES(name##_double, double, IN_DOUBLE(classes), expression)                            \
     DEFINE_LANES(name##_int, int64_t, IN_WIDE(classes), expression)

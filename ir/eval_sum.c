@@ -140,6 +140,8 @@ static MotWalk walk_letters(const MotEval *e)
         }
         p += k == X ? 1 : k == Y ? 2 : 0; /* past "," and "->" */
     }
+    if (w.n_loops == 0)
+        w.size[w.n_loops++] = 1; /* two scalars */
     return w;
 }
 
@@ -167,8 +169,7 @@ static void choose_inner_loop(MotWalk *w)
             best_steps = steps;
         }
     }
-    if (best >= 0)
-        swap_loops(w, best, w->n_loops - 1);
+    swap_loops(w, best, w->n_loops - 1);
 }
 
 /* The innermost loop, over n elements with these steps; sz = 0 is a dot product. */
@@ -198,9 +199,8 @@ MotStatus mot_eval_contract(MotEval *e)
     MotTensor *out = &e->out[0];
     MotWalk w = walk_letters(e);
     choose_inner_loop(&w);
-    int last = w.n_loops ? --w.n_loops : MOT_WALK_LOOPS - 1; /* without a letter: one round, steps of 0 */
-    int64_t n = w.n_loops == 0 && last == MOT_WALK_LOOPS - 1 ? 1 : w.size[last];
-    int64_t sx = w.step[X][last], sy = w.step[Y][last], sz = w.step[Z][last];
+    int last = --w.n_loops;
+    int64_t n = w.size[last], sx = w.step[X][last], sy = w.step[Y][last], sz = w.step[Z][last];
     int64_t n_out = mot_type_elements(&out->type);
     if (is_float(out)) {
         const double *x = mot_eval_load(ctx, &e->in[0]), *y = mot_eval_load(ctx, &e->in[1]);

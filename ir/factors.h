@@ -38,5 +38,7 @@ int mot_factor_of_operand(const MotFactors *factors, uint32_t i, int dim);
 int mot_factor_of_result(const MotFactors *factors, uint32_t i, int dim);
 /* Whether a partial sum in operand i may pass through the op unreduced. */
 bool mot_op_is_linear(const MotOp *op, uint32_t i);
+/* Whether partial sums pass when every operand holds one over the same parts: add, sub, concat. */
+bool mot_op_is_additive(const MotOp *op);
 
 #endif

@@ -9,6 +9,7 @@
 #define LINEAR(i) (1u << (i))
 #define OWN_GRADIENT MOT_FLAG_OWN_GRADIENT
 #define UPDATE MOT_FLAG_UPDATE
+#define ELEMENTWISE MOT_FLAG_ELEMENTWISE
 enum { GIVES_SAME = 0, GIVES_BOOL = 1 };
 
 #define ATTR(id, kind, name) {#name, MOT_ATTR_##kind, offsetof(MotAttr_##id, name)},

@@ -73,7 +73,8 @@ typedef enum MotOpClass {
 enum {
     MOT_FLAG_LINEAR_0 = 1 << 0, /* LINEAR(i) is 1 << i, i < 8 */
     MOT_FLAG_OWN_GRADIENT = 1 << 8,
-    MOT_FLAG_UPDATE = 1 << 9
+    MOT_FLAG_UPDATE = 1 << 9,
+    MOT_FLAG_ELEMENTWISE = 1 << 10
 };
 
 /* A row of the table. */

@@ -1,9 +1,11 @@
 /*
- * Graphs as text. Printing makes records from ops, parsing builds ops from records; nothing here knows a particular op:
- * attributes go by their field table, result types by inference, which the declared types must agree with.
+ * Graphs as text. Printing makes records from ops, parsing builds ops from records; nothing here
+ * knows a particular op: attributes go by their field table, result types by inference, which the
+ * declared types must agree with.
  *
- * Sources take their type from the text, as inference gives them none; so do all ops of a graph with symbolic dims (the
- * kernels of a Program), whose shapes are only known when bound. Both directions are linear in the text.
+ * Sources take their type from the text, as inference gives them none; so do all ops of a graph
+ * with symbolic dims (the kernels of a Program), whose shapes are only known when bound. Both
+ * directions are linear in the text.
  */
 #include "ir/graph_text.h"
 
@@ -72,7 +74,10 @@ static Printer make_printer(const MotGraph *g)
     return p;
 }
 
-/* A value that the body does not define prints as a name that does not parse back: such graphs are seen in dumps only. */
+/*
+ * A value that the body does not define prints as a name that does not parse back: such graphs are
+ * seen in dumps only.
+ */
 static MotTerm value_term(const Printer *p, MotValue v)
 {
     if (v == 0)
@@ -308,7 +313,10 @@ static bool has_known_dims(const MotGraph *g, const MotType *type)
     return true;
 }
 
-/* Fails if the declared types are not those of the results; without declared ones, inference must have given some. */
+/*
+ * Fails if the declared types are not those of the results; without declared ones, inference must
+ * have given some.
+ */
 static MotStatus compare_types(Parser *p, const MotRecord *r, const MotOp *op,
                                const MotType *declared)
 {
@@ -377,7 +385,7 @@ static MotStatus parse_op(Parser *p, const MotRecord *r)
 static MotStatus parse_forward(Parser *p, const MotRecord *r, MotOp *op)
 {
     const MotTerm *term = mot_record_attr(r, "fwd");
-    MotValue value;
+    MotValue value = 0;
     if (!term)
         return MOT_OK;
     if (term->kind == MOT_TERM_VALUE) {
@@ -393,6 +401,17 @@ static MotStatus parse_forward(Parser *p, const MotRecord *r, MotOp *op)
     return MOT_OK;
 }
 
+static MotStatus parse_symbol(Parser *p, const MotTerm *item)
+{
+    if (item->kind != MOT_TERM_SYMBOL || !mot_dim_name_is_plain(item->text) ||
+        mot_map_put_str(&p->symbols, item->text, p->g->symbols.n))
+        return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, item->pos),
+                        "the name of a symbolic dim is @ and letters except x, digits, `_` and "
+                        "`.`, and differs from the others");
+    mot_vec_push(&p->ctx->arena, &p->g->symbols, mot_intern(p->ctx, item->text));
+    return MOT_OK;
+}
+
 static MotStatus parse_symbols(Parser *p, const MotRecord *record)
 {
     for (uint32_t i = 0; i < record->attrs.n; i++) {
@@ -400,15 +419,8 @@ static MotStatus parse_symbols(Parser *p, const MotRecord *record)
         if (strcmp(attr->name, "symbols") != 0 || attr->value.kind != MOT_TERM_LIST)
             return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, attr->pos),
                             "graph has one attribute, symbols=[@name, ...], not %s", attr->name);
-        for (uint32_t k = 0; k < attr->value.items.n; k++) {
-            const MotTerm *item = &attr->value.items.data[k];
-            if (item->kind != MOT_TERM_SYMBOL || !mot_dim_name_is_plain(item->text) ||
-                mot_map_put_str(&p->symbols, item->text, k))
-                return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, item->pos),
-                                "the name of a symbolic dim is @ and letters except x, digits, "
-                                "`_` and `.`, and differs from the others");
-            mot_vec_push(&p->ctx->arena, &p->g->symbols, mot_intern(p->ctx, item->text));
-        }
+        for (uint32_t k = 0; k < attr->value.items.n; k++)
+            MOT_TRY(parse_symbol(p, &attr->value.items.data[k]));
     }
     return MOT_OK;
 }

@@ -1,4 +1,7 @@
-/* One function a kind of token; a token's end depends on the bytes after its start only, never on what came before. */
+/*
+ * One function a kind of token; a token's end depends on the bytes after its start only, never on
+ * what came before.
+ */
 #include "ir/lexer.h"
 
 #include <string.h>
@@ -42,7 +45,10 @@ static const char *skip_name(const char *p)
     return p;
 }
 
-/* Past the closing quote, or NULL if the string does not end on its line. p stands on the opening quote. */
+/*
+ * Past the closing quote, or NULL if the string does not end on its line. p stands on the opening
+ * quote.
+ */
 static const char *skip_string(const char *p)
 {
     for (p++; *p != '"'; p++) {

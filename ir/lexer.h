@@ -1,6 +1,7 @@
 /*
- * Lexer of record texts. A token is a view of the text: looking ahead is copying the struct, and nothing is allocated until
- * a token is used. Lexing never fails: what is no token is a MOT_TOKEN_BAD that the parser trips over.
+ * Lexer of record texts. A token is a view of the text: looking ahead is copying the struct, and
+ * nothing is allocated until a token is used. Lexing never fails: what is no token is a
+ * MOT_TOKEN_BAD that the parser trips over.
  */
 #ifndef MOTLEY_IR_LEXER_H
 #define MOTLEY_IR_LEXER_H

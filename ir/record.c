@@ -1,8 +1,10 @@
 /*
- * The record parser: recursive descent over the lexer's tokens, one function a line of the grammar (docs/ir.md).
+ * The record parser: recursive descent over the lexer's tokens, one function a line of the grammar
+ * (docs/ir.md).
  *
- * Line ends matter in two places only: operands stand on the line of their op, and `{word}` is a flag where the closing
- * brace is on the same line. Everything else is decided by at most two tokens of looking ahead.
+ * Line ends matter in two places only: operands stand on the line of their op, and `{word}` is a
+ * flag where the closing brace is on the same line. Everything else is decided by at most two
+ * tokens of looking ahead.
  */
 #include "ir/record.h"
 
@@ -361,7 +363,9 @@ static MotStatus parse_dim(Parser *p, const char **at, MotRecordDim *out)
     return MOT_OK;
 }
 
-/* `[8x256x@h]`, right behind the dtype: dims are no tokens, as `8x256` would be an invalid number. */
+/*
+ * `[8x256x@h]`, right behind the dtype: dims are no tokens, as `8x256` would be an invalid number.
+ */
 static MotStatus parse_dims(Parser *p, MotRecordType *type)
 {
     const char *at = p->lexer.next;

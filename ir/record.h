@@ -5,9 +5,10 @@
  *         ...records...
  *     }
  *
- * A record knows no ops: what names, operands and attributes mean is for the schema of its structure. What is printed parses
- * back to the same records. Both printers and the parser are linear in the text; nesting is limited to MOT_RECORD_MAX_DEPTH.
- * Everything lives in the context's arena.
+ * A record knows no ops: what names, operands and attributes mean is for the schema of its
+ * structure. What is printed parses back to the same records. Both printers and the parser are
+ * linear in the text; nesting is limited to MOT_RECORD_MAX_DEPTH. Everything lives in the context's
+ * arena.
  */
 #ifndef MOTLEY_IR_RECORD_H
 #define MOTLEY_IR_RECORD_H
@@ -65,7 +66,10 @@ typedef struct MotRecordAttr {
     MotTerm value;  /* MOT_TERM_NONE: a flag */
 } MotRecordAttr;
 
-/* A size, or the name of a symbolic dim: letters but `x`, which separates dims, digits, `_` and `.`. */
+/*
+ * A size, or the name of a symbolic dim: letters but `x`, which separates dims, digits, `_` and
+ * `.`.
+ */
 typedef struct MotRecordDim {
     const char *symbol; /* NULL: a size */
     int64_t size;
@@ -92,15 +96,18 @@ struct MotRecord {
     MotRecords body;
 };
 
-/* Fails with MOT_ERR_MODEL (the message has file, line, column and what was expected) or MOT_ERR_LIMIT. */
+/*
+ * Fails with MOT_ERR_MODEL (the message has file, line, column and what was expected) or
+ * MOT_ERR_LIMIT.
+ */
 MOT_CHECKED MotStatus mot_records_parse(MotCtx *ctx, const char *file, const char *text,
                                         MotRecords *out_records);
 /* One record a line, bodies indented by two. */
 void mot_records_print(const MotRecords *records, MotText *text);
 /*
- * A JSON list of objects with the members op, results, operands, attributes, types and body (those that are not empty).
- * Values and symbols keep their sigil ("%x", "@h"), words and strings are strings, flags are true, `_` is null, inf and nan
- * are strings.
+ * A JSON list of objects with the members op, results, operands, attributes, types and body (those
+ * that are not empty). Values and symbols keep their sigil ("%x", "@h"), words and strings are
+ * strings, flags are true, `_` is null, inf and nan are strings.
  */
 void mot_records_print_json(const MotRecords *records, MotText *text);
 
@@ -136,10 +143,16 @@ static inline MotTerm mot_term_list(MotTerm *items, uint32_t n)
 /* Appends `name=value`; the name is a word and is not copied. */
 void mot_record_add_attr(MotArena *arena, MotRecord *record, const char *name, MotTerm value);
 
-/* Whether `name` may stand after `%` or `@` without quotes: letters, digits, `_` and `.`, at least one. */
+/*
+ * Whether `name` may stand after `%` or `@` without quotes: letters, digits, `_` and `.`, at least
+ * one.
+ */
 bool mot_name_is_plain(const char *name);
 bool mot_dim_name_is_plain(const char *name);
-/* The shortest decimal that reads back as `number`, always with a point, an exponent, or as inf, -inf, nan. */
+/*
+ * The shortest decimal that reads back as `number`, always with a point, an exponent, or as inf,
+ * -inf, nan.
+ */
 void mot_text_add_float(MotText *text, double number);
 /* `f32[8x256x@h]`, `f32` for a scalar. */
 void mot_text_add_type(MotText *text, const MotRecordType *type);

@@ -1,4 +1,7 @@
-/* The two printers of records: text and JSON. A table gives each kind of term its function in either. */
+/*
+ * The two printers of records: text and JSON. A table gives each kind of term its function in
+ * either.
+ */
 #include "ir/lexer.h"
 #include "ir/record.h"
 #include "support/json.h"

@@ -1,6 +1,7 @@
 /*
- * The verifier of graphs: runs between passes and on whatever was read. Independent of builders, though it asks the same
- * inference for the types. Collects violations, at most MAX_TOLD of them told. Linear, but for composites' expansions.
+ * The verifier of graphs: runs between passes and on whatever was read. Independent of builders,
+ * though it asks the same inference for the types. Collects violations, at most MAX_TOLD of them
+ * told. Linear, but for composites' expansions.
  */
 #include "ir/builder.h"
 #include "ir/graph_text.h"
@@ -11,7 +12,10 @@
 
 enum { MAX_TOLD = 20 };
 
-/* A value: not defined by the ops so far, defined, or with a type that is none: nothing is inferred from that. */
+/*
+ * A value: not defined by the ops so far, defined, or with a type that is none: nothing is inferred
+ * from that.
+ */
 enum { UNDEFINED, DEFINED, UNTYPED };
 
 typedef struct {
@@ -126,7 +130,10 @@ static bool check_results(Verifier *v, const MotOp *op, MotOpId id)
     return v->n_violations == before;
 }
 
-/* Inference records its failure in the context: it is taken from there, so that one bad op does not hide the others. */
+/*
+ * Inference records its failure in the context: it is taken from there, so that one bad op does not
+ * hide the others.
+ */
 static void check_inference(Verifier *v, const MotOp *op)
 {
     MotType inferred[MOT_MAX_RESULTS] = {{0}};

@@ -14,16 +14,10 @@ typedef struct MotTie {
     bool is_transposed;
 } MotTie;
 
-typedef struct MotGlobs {
-    const char *const *data;
-    uint32_t n;
-} MotGlobs;
-
 /* What the passes of one compilation need beside the graph. A pass whose part is missing fails. */
 typedef struct MotPassOpts {
     const MotTie *ties; /* tie */
     uint32_t n_ties;
-    MotGlobs train, freeze;               /* select-trained: by name of the initializer */
     const struct MotLoss *loss;           /* loss (passes/graph/loss.h) */
     const struct MotOptimizer *optimizer; /* clip, optimizer (passes/graph/optimizer.h) */
 } MotPassOpts;
@@ -35,7 +29,7 @@ typedef struct MotPass {
     MotStatus (*run)(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *out_changed);
 } MotPass;
 
-extern const MotPass mot_pass_tie, mot_pass_loss, mot_pass_select_trained, mot_pass_autodiff, mot_pass_clip,
+extern const MotPass mot_pass_tie, mot_pass_loss, mot_pass_autodiff, mot_pass_clip,
     mot_pass_optimizer, mot_pass_expand;
 
 #endif

@@ -4,7 +4,6 @@
  *     imported graph
  *       tie              initializers that hold the same become one parameter
  *       loss             the model's output becomes a loss                          <- --loss
- *       select-trained   which parameters train                                     <- --train, --freeze
  *       autodiff         `gradient` binds every trained parameter to its gradient
  *       clip             the gradients' global norm, and the bound on it            <- --optimizer
  *       optimizer        `assign` binds parameters and state to their new values    <- --optimizer
@@ -18,7 +17,7 @@
 #include <string.h>
 
 static const MotPass *const pipeline[] = {
-    &mot_pass_tie,  &mot_pass_loss,      &mot_pass_select_trained, &mot_pass_autodiff,
+    &mot_pass_tie,  &mot_pass_loss,      &mot_pass_autodiff,
     &mot_pass_clip, &mot_pass_optimizer, &mot_pass_expand,
 };
 enum { N_PASSES = sizeof pipeline / sizeof *pipeline };
@@ -29,12 +28,19 @@ const MotPass *const *mot_passes_list(uint32_t *out_n)
     return pipeline;
 }
 
+/* N_PASSES if there is no pass of that name. */
+static size_t index_of(const char *name)
+{
+    size_t i = 0;
+    while (i < N_PASSES && strcmp(pipeline[i]->name, name) != 0)
+        i++;
+    return i;
+}
+
 const MotPass *mot_pass_find(const char *name)
 {
-    for (size_t i = 0; i < N_PASSES; i++)
-        if (strcmp(pipeline[i]->name, name) == 0)
-            return pipeline[i];
-    return NULL;
+    size_t i = index_of(name);
+    return i < N_PASSES ? pipeline[i] : NULL;
 }
 
 static bool equals(const char *text, size_t n, const char *prefix, const char *name)
@@ -64,13 +70,17 @@ static const char *print(MotCtx *ctx, const MotGraph *g)
     return mot_text_get(&text);
 }
 
-static MotStatus verify_after(MotCtx *ctx, const MotGraph *g, const MotPass *pass, const MotGraph *last_good)
+static MotStatus verify_after(MotCtx *ctx, const MotGraph *g, const MotPass *pass,
+                              const MotGraph *last_good)
 {
     MotStatus status = mot_graph_verify(g);
     if (status == MOT_OK)
         return MOT_OK;
     mot_note(ctx, "pass %s left an invalid graph", pass->name);
-    mot_note(ctx, "the last good graph, GRAPH.mot below, reproduces it: motley opt --passes=%s GRAPH.mot", pass->name);
+    mot_note(
+        ctx,
+        "the last good graph, GRAPH.mot below, reproduces it: motley opt --passes=%s GRAPH.mot",
+        pass->name);
     mot_note(ctx, "\n%s", print(ctx, last_good));
     return status;
 }
@@ -93,17 +103,16 @@ static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, con
     if (lists(ctx->debug.dump, "after:", pass->name) || lists(ctx->debug.dump, "", "all"))
         mot_info(ctx, "// after %s\n%s", pass->name, print(ctx, g));
     if (lists(ctx->debug.stop, "after:", pass->name))
-        return mot_fail(ctx, MOT_STOPPED, MOT_NOWHERE, "stopped after pass %s, as MOTLEY_STOP asks", pass->name);
+        return mot_fail(ctx, MOT_STOPPED, MOT_NOWHERE, "stopped after pass %s, as MOTLEY_STOP asks",
+                        pass->name);
     return MOT_OK;
 }
 
 static MotStatus find_pass(MotCtx *ctx, const char *name, size_t *out_index)
 {
-    for (size_t i = 0; i < N_PASSES; i++)
-        if (strcmp(pipeline[i]->name, name) == 0) {
-            *out_index = i;
-            return MOT_OK;
-        }
+    *out_index = index_of(name);
+    if (*out_index < N_PASSES)
+        return MOT_OK;
     mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no pass %s", mot_quote(&ctx->arena, name));
     MotText names;
     mot_text_init(&names, &ctx->arena);
@@ -113,7 +122,8 @@ static MotStatus find_pass(MotCtx *ctx, const char *name, size_t *out_index)
     return ctx->status;
 }
 
-MotStatus mot_passes_run(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const char *first, const char *last)
+MotStatus mot_passes_run(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const char *first,
+                         const char *last)
 {
     size_t from = 0, to = N_PASSES - 1;
     if (first)

@@ -13,9 +13,10 @@ const MotPass *const *mot_passes_list(uint32_t *out_n);
  * Runs the pipeline from pass `first` to pass `last`, both included; NULL is the beginning, or the end. Returns MOT_STOPPED
  * after the pass that MOTLEY_STOP names. Value ids held by the caller are stale afterwards.
  */
-MOT_CHECKED MotStatus mot_passes_run(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const char *first,
-                                     const char *last);
+MOT_CHECKED MotStatus mot_passes_run(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts,
+                                     const char *first, const char *last);
 /* Runs the passes of a comma-separated list, in its order (`motley opt --passes=a,b,c`). */
-MOT_CHECKED MotStatus mot_passes_run_list(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const char *list);
+MOT_CHECKED MotStatus mot_passes_run_list(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts,
+                                          const char *list);
 
 #endif

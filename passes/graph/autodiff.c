@@ -70,7 +70,8 @@ static bool needs_expansion(const void *self, const MotOp *op)
     for (uint32_t k = 1; k < op->n_out; k++)
         if (op->out[k] < a->n_known && a->is_used[op->out[k]])
             return true;
-    return kind == MOT_GRAD_EXPAND || (op->kind == MOT_OP_ATTENTION && op->n_in == 4 && a->is_wanted[op->in[3]]);
+    return kind == MOT_GRAD_EXPAND ||
+           (op->kind == MOT_OP_ATTENTION && op->n_in == 4 && a->is_wanted[op->in[3]]);
 }
 
 /* Expansions may hold such composites in turn, whose values are not known until the next round. */
@@ -119,8 +120,8 @@ static void assign_roles(Autodiff *a, const MotGradRule *r, MotOpId first)
 static MotStatus refuse(Autodiff *a, const MotOp *op, const char *why)
 {
     MotGraph *g = a->g;
-    mot_fail(a->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(g, op), "%s has no gradient: %s", mot_op_info(op->kind)->name,
-             why);
+    mot_fail(a->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(g, op), "%s has no gradient: %s",
+             mot_op_info(op->kind)->name, why);
     /* The parameters behind it: a backward sweep that marks operands. */
     bool *is_behind = mot_arena_array(&a->ctx->arena, bool, g->values.n);
     for (uint32_t k = 0; k < op->n_in; k++)
@@ -224,11 +225,13 @@ static MotStatus find_loss(MotCtx *ctx, const MotGraph *g, MotValue *out_loss)
     MotValue loss = mot_edit_find_output(g, "loss");
     *out_loss = loss;
     if (!loss)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no output \"loss\" to differentiate");
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "there is no output \"loss\" to differentiate");
     const MotType *type = mot_graph_type(g, loss);
     if (type->rank != 0 || !is_float(g, loss))
         return mot_fail(ctx, MOT_ERR_MODEL, MOT_NOWHERE, "the loss is %s[%s], not a float scalar",
-                        mot_dtype_name(type->dtype), mot_shape_text(&ctx->arena, type->dims, type->rank));
+                        mot_dtype_name(type->dtype),
+                        mot_shape_text(&ctx->arena, type->dims, type->rank));
     return MOT_OK;
 }
 
@@ -250,4 +253,5 @@ static MotStatus differentiate(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts
     return MOT_OK;
 }
 
-const MotPass mot_pass_autodiff = {"autodiff", "gradients of the loss by the trained parameters", differentiate};
+const MotPass mot_pass_autodiff = {"autodiff", "gradients of the loss by the trained parameters",
+                                   differentiate};

@@ -13,7 +13,8 @@ static MotValue sum_of_squares(MotBuilder *b, MotValue grad, MotDtype dtype)
 {
     static const int64_t all[MOT_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
     MotValue g = mot_cast(b, grad, dtype);
-    return mot_reduce_sum(b, mot_mul(b, g, g), all, (uint32_t)mot_graph_type(b->graph, grad)->rank, MOT_DROP);
+    return mot_reduce_sum(b, mot_mul(b, g, g), all, (uint32_t)mot_graph_type(b->graph, grad)->rank,
+                          MOT_DROP);
 }
 
 static MotDtype widest_dtype(const MotGraph *g)
@@ -62,7 +63,8 @@ static MotStatus clip(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *o
     b.origin = "clip";
     MotValue norm = global_norm(&b);
     if (ctx->status == MOT_OK && !norm)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the graph has no gradients: autodiff comes first");
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "the graph has no gradients: autodiff comes first");
     mot_output(&b, MOT_OUTPUT_GRAD_NORM, norm);
     if (opts->optimizer->clip > 0)
         scale_gradients(&b, norm, opts->optimizer->clip);

@@ -25,7 +25,8 @@ enum {
 #undef EXPAND
 #undef NONE
 };
-#define POINTWISE(id, name, arity, classes, result, expression) _Static_assert(HAS_GRAD_##id, #name);
+#define POINTWISE(id, name, arity, classes, result, expression)                                    \
+    _Static_assert(HAS_GRAD_##id, #name);
 #define OP(id, name, kind, n_min, n_max, n_out, attrs, flags) _Static_assert(HAS_GRAD_##id, #name);
 #include "ir/ops.def"
 

@@ -18,7 +18,12 @@ typedef struct MotGradRule {
     MotValue *dx;      /* [n_in] */
 } MotGradRule;
 
-typedef enum MotGradKind { MOT_GRAD_RULE = 1, MOT_GRAD_ZERO, MOT_GRAD_EXPAND, MOT_GRAD_NONE } MotGradKind;
+typedef enum MotGradKind {
+    MOT_GRAD_RULE = 1,
+    MOT_GRAD_ZERO,
+    MOT_GRAD_EXPAND,
+    MOT_GRAD_NONE
+} MotGradKind;
 
 typedef struct MotGrad {
     MotGradKind kind;

@@ -50,7 +50,8 @@ static MotValue reverse_axis(MotBuilder *b, MotValue g, int axis)
 static MotValue spread_axis(MotBuilder *b, MotValue g, int axis, int64_t step)
 {
     MotType type = *mot_graph_type(b->graph, g);
-    int64_t n = type.dims[axis], dims[MOT_MAX_RANK] = {1}, lo[MOT_MAX_RANK] = {0}, hi[MOT_MAX_RANK] = {0};
+    int64_t n = type.dims[axis], dims[MOT_MAX_RANK] = {1}, lo[MOT_MAX_RANK] = {0},
+            hi[MOT_MAX_RANK] = {0};
     /* As [before, n, 1, after], the third dim padded to `step`. */
     dims[1] = n;
     dims[2] = dims[3] = 1;
@@ -60,7 +61,8 @@ static MotValue spread_axis(MotBuilder *b, MotValue g, int axis, int64_t step)
     hi[2] = step - 1;
     MotValue rows = mot_pad(b, mot_reshape(b, g, 4, dims), lo, hi, 0);
     type.dims[axis] = n * step;
-    return mot_slice_axis(b, mot_reshape(b, rows, type.rank, type.dims), axis, 0, (n - 1) * step + 1);
+    return mot_slice_axis(b, mot_reshape(b, rows, type.rank, type.dims), axis, 0,
+                          (n - 1) * step + 1);
 }
 
 /* Element i came from start + i step: the gradient goes back there, zeros elsewhere. */

@@ -39,7 +39,8 @@ static MotValue find_or_make_input(LossRule *r, MotType fitting)
     MotValue found = mot_edit_find_input(r->b.graph, r->spec->input);
     if (found)
         return found;
-    return mot_input(&r->b, r->spec->input, r->spec->input_type.dtype ? r->spec->input_type : fitting);
+    return mot_input(&r->b, r->spec->input,
+                     r->spec->input_type.dtype ? r->spec->input_type : fitting);
 }
 
 static MotValue sum_all(LossRule *r, MotValue v)
@@ -72,10 +73,10 @@ static MotValue refuse_shapes(LossRule *r, const char *what, MotValue a, MotValu
 {
     MotCtx *ctx = r->b.graph->ctx;
     MotType x = type_of(r, a), y = type_of(r, b);
-    mot_fail(ctx, MOT_ERR_MODEL, MOT_NOWHERE, "%s: %s is %s[%s], %s is %s[%s]: %s", r->spec->form->name,
-             mot_quote(&ctx->arena, r->spec->value), mot_dtype_name(x.dtype), mot_shape_text(&ctx->arena, x.dims, x.rank),
-             mot_quote(&ctx->arena, r->spec->input), mot_dtype_name(y.dtype), mot_shape_text(&ctx->arena, y.dims, y.rank),
-             what);
+    mot_fail(ctx, MOT_ERR_MODEL, MOT_NOWHERE, "%s: %s is %s[%s], %s is %s[%s]: %s",
+             r->spec->form->name, mot_quote(&ctx->arena, r->spec->value), mot_dtype_name(x.dtype),
+             mot_shape_text(&ctx->arena, x.dims, x.rank), mot_quote(&ctx->arena, r->spec->input),
+             mot_dtype_name(y.dtype), mot_shape_text(&ctx->arena, y.dims, y.rank), what);
     return 0;
 }
 
@@ -140,7 +141,8 @@ static void agree_on_rows(LossRule *r, MotValue *logits, MotValue *labels)
 /* 1 where the label counts, 0 where it is ignored; of the rows' dtype. */
 static MotValue count_valid(LossRule *r, MotValue labels, MotValue rows)
 {
-    MotValue is_ignored = mot_eq(&r->b, labels, mot_scalar_like(&r->b, labels, (double)r->spec->ignore));
+    MotValue is_ignored =
+        mot_eq(&r->b, labels, mot_scalar_like(&r->b, labels, (double)r->spec->ignore));
     MotValue one = mot_scalar_like(&r->b, rows, 1), zero = mot_scalar_like(&r->b, rows, 0);
     return sum_all(r, mot_select(&r->b, is_ignored, zero, one));
 }
@@ -162,7 +164,8 @@ static MotValue build_cross_entropy(LossRule *r)
     MotValue labels = find_or_make_input(r, fitting), logits = move_axis_last(r, r->value, axis);
     if (fitting.dtype != MOT_I64 && fitting.dtype != MOT_I32)
         return refuse_shapes(r, "labels must be i64 or i32", r->value, labels);
-    if (mot_type_elements(&fitting) * x.dims[axis] != mot_type_elements(&x) || fitting.rank >= MOT_MAX_RANK)
+    if (mot_type_elements(&fitting) * x.dims[axis] != mot_type_elements(&x) ||
+        fitting.rank >= MOT_MAX_RANK)
         return refuse_shapes(r, "there must be one label a row", r->value, labels);
     agree_on_rows(r, &logits, &labels);
     MotAttr_cross_entropy attrs = {.ignore = r->spec->ignore, .smoothing = r->spec->smoothing};
@@ -222,7 +225,8 @@ static MotValue build_output(LossRule *r)
         return mot_reshape(&r->b, r->value, 0, NULL);
     MotCtx *ctx = r->b.graph->ctx;
     mot_fail(ctx, MOT_ERR_MODEL, MOT_NOWHERE, "output: %s is [%s], a loss has one element",
-             mot_quote(&ctx->arena, r->spec->value), mot_shape_text(&ctx->arena, type.dims, type.rank));
+             mot_quote(&ctx->arena, r->spec->value),
+             mot_shape_text(&ctx->arena, type.dims, type.rank));
     return 0;
 }
 
@@ -249,7 +253,8 @@ static MotValue find_value(const MotGraph *g, const char *name)
 static MotStatus refuse_text(MotCtx *ctx, const char *text, const char *what)
 {
     mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--loss %s: %s", mot_quote(&ctx->arena, text), what);
-    mot_hint(ctx, "cross_entropy:LOGITS:LABELS, mse:OUTPUT:TARGET, bce:OUTPUT:TARGET or output:NAME; after commas "
+    mot_hint(ctx, "cross_entropy:LOGITS:LABELS, mse:OUTPUT:TARGET, bce:OUTPUT:TARGET or "
+                  "output:NAME; after commas "
                   "ignore=-100, smoothing=0.1, axis=1 (cross_entropy)");
     return ctx->status;
 }
@@ -275,7 +280,8 @@ static bool parse_option(const char *item, MotLoss *loss, bool *out_legal)
             *out_legal = parse_int(item + n, &loss->ignore);
         } else if (i == 1) {
             loss->smoothing = strtod(item + n, &end);
-            *out_legal = end != item + n && *end == 0 && loss->smoothing >= 0 && loss->smoothing <= 1;
+            *out_legal =
+                end != item + n && *end == 0 && loss->smoothing >= 0 && loss->smoothing <= 1;
         } else {
             *out_legal = parse_int(item + n, &axis) && axis >= -MOT_MAX_RANK && axis < MOT_MAX_RANK;
             loss->axis = axis;
@@ -292,7 +298,9 @@ static MotStatus take_options(MotCtx *ctx, const char *text, char *rest, MotLoss
     bool is_legal = true;
     while ((comma = strrchr(rest, ',')) && parse_option(comma + 1, loss, &is_legal)) {
         if (!is_legal)
-            return refuse_text(ctx, text, mot_arena_printf(&ctx->arena, "bad option %s", mot_quote(&ctx->arena, comma + 1)));
+            return refuse_text(
+                ctx, text,
+                mot_arena_printf(&ctx->arena, "bad option %s", mot_quote(&ctx->arena, comma + 1)));
         if (strcmp(loss->form->name, "cross_entropy") != 0)
             return refuse_text(ctx, text, "only cross_entropy has options");
         *comma = 0;
@@ -301,11 +309,13 @@ static MotStatus take_options(MotCtx *ctx, const char *text, char *rest, MotLoss
 }
 
 /* Splits `rest` after the longest prefix that names a value and is followed by `:`, or by the end without a target. */
-static MotStatus take_names(MotCtx *ctx, const MotGraph *g, const char *text, char *rest, MotLoss *loss)
+static MotStatus take_names(MotCtx *ctx, const MotGraph *g, const char *text, char *rest,
+                            MotLoss *loss)
 {
     if (!loss->form->has_target) {
         loss->value = mot_intern(ctx, rest);
-        return find_value(g, rest) ? MOT_OK : refuse_text(ctx, text, "the model has no value of that name");
+        return find_value(g, rest) ? MOT_OK
+                                   : refuse_text(ctx, text, "the model has no value of that name");
     }
     for (size_t n = strlen(rest); n-- > 1;) {
         if (rest[n] != ':' || rest[n + 1] == 0)
@@ -348,7 +358,8 @@ static MotStatus attach_loss(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, 
     if (!r.value)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "loss: the model has no value %s",
                         mot_quote(&ctx->arena, opts->loss->value));
-    if (mot_dtype_class(type_of(&r, r.value).dtype) != MOT_CLASS_FLOAT || (type_of(&r, r.value).rank == 0 && opts->loss->form->has_target))
+    if (mot_dtype_class(type_of(&r, r.value).dtype) != MOT_CLASS_FLOAT ||
+        (type_of(&r, r.value).rank == 0 && opts->loss->form->has_target))
         return mot_fail(ctx, MOT_ERR_MODEL, MOT_NOWHERE, "loss: %s is no float tensor",
                         mot_quote(&ctx->arena, opts->loss->value));
     r.b.origin = "loss";

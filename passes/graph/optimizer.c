@@ -47,8 +47,10 @@ static MotOpId build_update(Updates *u, const char *name, const MotValue *in, ui
     const MotOptimizer *o = u->optimizer;
     double wd = decay_of(o, name);
     MotAttr_sgd sgd = {.momentum = o->momentum, .wd = wd};
-    MotAttr_adam adam = {.beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .wd = wd, .decoupled = o->decoupled};
-    return mot_build(&u->b, o->update, in, n, o->update == MOT_OP_ADAM ? (const void *)&adam : &sgd);
+    MotAttr_adam adam = {
+        .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .wd = wd, .decoupled = o->decoupled};
+    return mot_build(&u->b, o->update, in, n,
+                     o->update == MOT_OP_ADAM ? (const void *)&adam : &sgd);
 }
 
 /* param, its states, gradient, lr[, step] go in; the new values of param and states come out. */
@@ -89,10 +91,12 @@ static MotStatus add_updates(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, 
         n_updated++;
     }
     if (n_updated == 0)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the graph has no gradients: autodiff comes first");
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "the graph has no gradients: autodiff comes first");
     mot_edit_drop_kind(g, MOT_OP_GRADIENT);
     *out_changed = true;
     return ctx->status;
 }
 
-const MotPass mot_pass_optimizer = {"optimizer", "gradients become updates of parameters and state", add_updates};
+const MotPass mot_pass_optimizer = {"optimizer", "gradients become updates of parameters and state",
+                                    add_updates};

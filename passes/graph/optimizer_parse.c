@@ -19,7 +19,13 @@ static const struct {
     {"adam", ADAM, {.update = MOT_OP_ADAM, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}},
     {"adamw",
      ADAMW,
-     {.update = MOT_OP_ADAM, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .wd = 0.01, .decoupled = true}},
+     {.update = MOT_OP_ADAM,
+      .lr = 1e-3,
+      .beta1 = 0.9,
+      .beta2 = 0.999,
+      .eps = 1e-8,
+      .wd = 0.01,
+      .decoupled = true}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -49,10 +55,12 @@ typedef struct {
 static MotStatus refuse(Parse *p, const char *item, const char *what)
 {
     MotArena *arena = &p->ctx->arena;
-    mot_fail(p->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--optimizer %s: %s: %s", mot_quote(arena, p->text),
-             mot_quote(arena, item), what);
-    mot_hint(p->ctx, "sgd, momentum, adam or adamw, then :lr=3e-4,betas=0.9/0.95,eps=1e-8,wd=0.1,momentum=0.9,"
-                     "nodecay=GLOB,clip=1.0,schedule=cosine,warmup=100");
+    mot_fail(p->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--optimizer %s: %s: %s",
+             mot_quote(arena, p->text), mot_quote(arena, item), what);
+    mot_hint(
+        p->ctx,
+        "sgd, momentum, adam or adamw, then :lr=3e-4,betas=0.9/0.95,eps=1e-8,wd=0.1,momentum=0.9,"
+        "nodecay=GLOB,clip=1.0,schedule=cosine,warmup=100");
     return p->ctx->status;
 }
 
@@ -69,7 +77,8 @@ static MotStatus parse_betas(Parse *p, const char *item, const char *value)
     const char *slash = strchr(value, '/');
     if (!(p->kind & (ADAM | ADAMW)))
         return refuse(p, item, "this optimizer has no betas");
-    if (!slash || !parse_number(value, '/', 0, 1, &p->o.beta1) || !parse_number(slash + 1, 0, 0, 1, &p->o.beta2))
+    if (!slash || !parse_number(value, '/', 0, 1, &p->o.beta1) ||
+        !parse_number(slash + 1, 0, 0, 1, &p->o.beta2))
         return refuse(p, item, "two numbers in [0, 1) with a / between");
     return MOT_OK;
 }
@@ -105,7 +114,8 @@ static MotStatus parse_one_number(Parse *p, const char *item, size_t row, const 
     if (!(numbers[row].kinds & p->kind))
         return refuse(p, item, "this optimizer has no such option");
     if (!parse_number(value, 0, numbers[row].least, numbers[row].below, field))
-        return refuse(p, item, numbers[row].below == 1 ? "a number in [0, 1)" : "a finite number, 0 or more");
+        return refuse(
+            p, item, numbers[row].below == 1 ? "a number in [0, 1)" : "a finite number, 0 or more");
     return MOT_OK;
 }
 
@@ -127,7 +137,8 @@ static MotStatus parse_item(Parse *p, const char *item)
     const char *equals = strchr(item, '=');
     if (!equals)
         return refuse(p, item, "not key=value");
-    const char *key = mot_arena_strndup(&p->ctx->arena, item, (size_t)(equals - item)), *value = equals + 1;
+    const char *key = mot_arena_strndup(&p->ctx->arena, item, (size_t)(equals - item)),
+               *value = equals + 1;
     if (strcmp(key, "nodecay") == 0)
         return parse_nodecay(p, item, value);
     MOT_TRY(check_unseen(p, item, key));

@@ -13,7 +13,8 @@ static MotStatus find_param(MotCtx *ctx, const MotGraph *g, const char *name, Mo
     *out_param = mot_edit_find_param(g, name);
     if (*out_param)
         return MOT_OK;
-    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie: there is no initializer %s", mot_quote(&ctx->arena, name));
+    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie: there is no initializer %s",
+                    mot_quote(&ctx->arena, name));
 }
 
 static bool can_tie(const MotType *a, const MotType *b, bool is_transposed)
@@ -31,10 +32,11 @@ static MotStatus tie(MotCtx *ctx, MotGraph *g, const MotTie *t)
     MOT_TRY(find_param(ctx, g, t->second, &second));
     const MotType *a = mot_graph_type(g, first), *b = mot_graph_type(g, second);
     if (first == second || !can_tie(a, b, t->is_transposed))
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie: %s [%s] and %s [%s] are no %s of each other",
-                        mot_quote(&ctx->arena, t->first), mot_shape_text(&ctx->arena, a->dims, a->rank),
-                        mot_quote(&ctx->arena, t->second), mot_shape_text(&ctx->arena, b->dims, b->rank),
-                        t->is_transposed ? "transposes" : "copies");
+        return mot_fail(
+            ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie: %s [%s] and %s [%s] are no %s of each other",
+            mot_quote(&ctx->arena, t->first), mot_shape_text(&ctx->arena, a->dims, a->rank),
+            mot_quote(&ctx->arena, t->second), mot_shape_text(&ctx->arena, b->dims, b->rank),
+            t->is_transposed ? "transposes" : "copies");
     MotAttr_param *attrs = mot_attrs(mot_graph_def(g, first), param);
     if (attrs->tied)
         return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "--tie: %s is tied to %s already",
@@ -59,4 +61,5 @@ static MotStatus tie_all(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool
     return MOT_OK;
 }
 
-const MotPass mot_pass_tie = {"tie", "initializers that hold the same become one parameter", tie_all};
+const MotPass mot_pass_tie = {"tie", "initializers that hold the same become one parameter",
+                              tie_all};

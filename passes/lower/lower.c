@@ -25,7 +25,13 @@ typedef struct {
     uint32_t *home;       /* [values]: buffer + 1 of parameters, inputs and constants, shared by the sections */
     MotFactors *factors;  /* [ops] */
     MotMap kernels;       /* text -> index */
+    MotVec(MotOpId) group; /* the open group: ops that will be one launch */
+    const bool *is_live;  /* [ops] needed by this section */
+    uint32_t *first_user; /* [values + 1]: users of value v are user[first_user[v]..first_user[v + 1]) */
+    MotOpId *user;
 } Lower;
+
+enum { MOT_MAX_GROUP = 24 };
 
 /* The program's dim for a split, made when first needed. */
 static uint32_t find_dim(Lower *l, uint32_t axis, uint32_t parent, int64_t size, int64_t granule)
@@ -163,61 +169,173 @@ static bool is_inline(const MotGraph *g, const MotOp *op)
     return op->kind == MOT_OP_CONSTANT && mot_graph_type(g, op->out[0])->rank == 0;
 }
 
-/* The kernel graph of one op over local types, as a program index. Equal texts share one kernel. */
-static uint32_t add_kernel(Lower *l, const MotOp *op, const uint32_t *bufs)
-{
-    MotGraph *k = mot_graph_make(l->ctx, "kernel");
-    MotBuilder b = mot_builder_make(k);
-    for (uint32_t i = 0; i < l->program->dims.n; i++)
-        mot_vec_push(&l->ctx->arena, &k->symbols, l->program->dims.data[i].name);
-    MotValue in[MOT_MAX_OPERANDS] = {0};
-    uint32_t n_bufs = 0;
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        const MotOp *def = mot_graph_def(l->g, op->in[i]);
-        if (!op->in[i])
-            continue;
-        if (is_inline(l->g, def))
-            in[i] = mot_constant(&b, mot_attrs(def, constant)->data);
-        else
-            in[i] = mot_input(&b, mot_arena_printf(&l->ctx->arena, "i%u", i),
-                              l->program->bufs.data[bufs[n_bufs++]].type);
-    }
-    MotType types[MOT_MAX_RESULTS];
-    for (uint32_t i = 0; i < op->n_out; i++)
-        types[i] = l->program->bufs.data[bufs[n_bufs + i]].type;
-    MotOpId id = mot_build_typed(&b, op->kind, in, op->n_in, op->attrs, types);
-    for (uint32_t i = 0; i < op->n_out; i++)
-        mot_output(&b, mot_arena_printf(&l->ctx->arena, "o%u", i), mot_result(&b, id, i));
+/* ---- Kernels ---- */
 
+/* The op computes every element of its results from the same element of its operands. */
+static bool is_elementwise(const MotOp *op)
+{
+    const MotOpInfo *info = mot_op_info(op->kind);
+    return info->class == MOT_POINTWISE || info->flags & MOT_FLAG_ELEMENTWISE;
+}
+
+static bool is_in_group(const Lower *l, MotValue v)
+{
+    MotOpId def = l->g->values.data[v].def;
+    for (uint32_t i = 0; i < l->group.n; i++)
+        if (l->group.data[i] == def)
+            return true;
+    return false;
+}
+
+/* Whether an op outside the group, or a later section of the program, reads v. */
+static bool is_used_outside(const Lower *l, MotValue v)
+{
+    for (uint32_t i = l->first_user[v]; i < l->first_user[v + 1]; i++) {
+        bool is_member = false;
+        for (uint32_t k = 0; k < l->group.n; k++)
+            is_member |= l->group.data[k] == l->user[i];
+        if (!is_member && l->is_live[l->user[i]])
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Whether the op can run in the same loop as the open group: elementwise like it, over the same dims, split alike, and reading the
+ * group's results as they are.
+ */
+static bool can_join(const Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id), *first = mot_graph_op(l->g, l->group.data[0]);
+    if (l->group.n == MOT_MAX_GROUP || !is_elementwise(op) || !is_elementwise(first) ||
+        !mot_dims_equal(mot_graph_type(l->g, op->out[0]), mot_graph_type(l->g, first->out[0])) ||
+        !mot_sharding_equal(l->plan->values[op->out[0]], l->plan->values[first->out[0]]))
+        return false;
+    bool reads_group = false;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (op->in[i] && is_in_group(l, op->in[i])) {
+            reads_group = true;
+            if (!mot_sharding_equal(mot_plan_operand(l->plan, id, &l->factors[id], i), l->plan->values[op->in[i]]))
+                return false;
+        }
+    return reads_group;
+}
+
+/* The kernel under construction: its graph, and the buffers that it reads and writes. */
+typedef struct {
+    MotBuilder b;
+    uint32_t bufs[MOT_MAX_GROUP * (MOT_MAX_OPERANDS + MOT_MAX_RESULTS)], n_bufs;
+    MotValue *inner; /* graph value -> kernel value */
+    MotMap inputs;   /* buffer -> kernel input */
+} KernelMaker;
+
+static MotValue add_operand(Lower *l, KernelMaker *k, MotOpId id, uint32_t i)
+{
+    const MotOp *op = mot_graph_op(l->g, id), *def = mot_graph_def(l->g, op->in[i]);
+    if (!op->in[i])
+        return 0;
+    if (is_inline(l->g, def))
+        return mot_constant(&k->b, mot_attrs(def, constant)->data);
+    if (k->inner[op->in[i]])
+        return k->inner[op->in[i]];
+    uint32_t buf = get_form(l, op, op->in[i], mot_plan_operand(l->plan, id, &l->factors[id], i));
+    uint64_t known;
+    if (mot_map_get(&k->inputs, &buf, sizeof buf, &known))
+        return (MotValue)known;
+    MotValue v = mot_input(&k->b, mot_arena_printf(&l->ctx->arena, "i%u", k->n_bufs), l->program->bufs.data[buf].type);
+    mot_map_put(&k->inputs, &buf, sizeof buf, v);
+    k->bufs[k->n_bufs++] = buf;
+    return v;
+}
+
+static void add_member(Lower *l, KernelMaker *k, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    MotValue in[MOT_MAX_OPERANDS];
+    MotType types[MOT_MAX_RESULTS];
+    for (uint32_t i = 0; i < op->n_in; i++)
+        in[i] = add_operand(l, k, id, i);
+    for (uint32_t i = 0; i < op->n_out; i++)
+        types[i] = make_local_type(l, mot_graph_type(l->g, op->out[i]), l->plan->values[op->out[i]]);
+    MotOpId inner = mot_build_typed(&k->b, op->kind, in, op->n_in, op->attrs, types);
+    for (uint32_t i = 0; i < op->n_out; i++)
+        k->inner[op->out[i]] = mot_result(&k->b, inner, i);
+}
+
+/* Equal texts share one kernel. */
+static uint32_t find_kernel(Lower *l, MotGraph *graph)
+{
     MotText text;
-    mot_text_init(&text, &l->ctx->arena);
-    mot_graph_print(k, &text);
     uint64_t index;
+    mot_text_init(&text, &l->ctx->arena);
+    for (uint32_t i = 0; i < l->program->dims.n; i++)
+        mot_vec_push(&l->ctx->arena, &graph->symbols, l->program->dims.data[i].name);
+    mot_graph_print(graph, &text);
     if (mot_map_get(&l->kernels, text.data, text.n, &index))
         return (uint32_t)index;
     uint64_t hash = mot_hash(text.data, text.n);
-    MotKernel kernel = {mot_arena_printf(&l->ctx->arena, "k_%016llx", (unsigned long long)hash), k};
+    MotKernel kernel = {.name = mot_arena_printf(&l->ctx->arena, "k_%016llx", (unsigned long long)hash), .graph = graph};
     mot_vec_push(&l->ctx->arena, &l->program->kernels, kernel);
     mot_map_put(&l->kernels, text.data, text.n, l->program->kernels.n - 1);
     return l->program->kernels.n - 1;
 }
 
-static void lower_launch(Lower *l, MotOpId id)
+/* One launch for the open group. */
+static void flush_group(Lower *l)
 {
-    const MotOp *op = mot_graph_op(l->g, id);
-    uint32_t bufs[MOT_MAX_OPERANDS + MOT_MAX_RESULTS], n = 0;
-    for (uint32_t i = 0; i < op->n_in; i++)
-        if (op->in[i] && !is_inline(l->g, mot_graph_def(l->g, op->in[i])))
-            bufs[n++] = get_form(l, op, op->in[i], mot_plan_operand(l->plan, id, &l->factors[id], i));
-    uint32_t n_in = n;
-    for (uint32_t i = 0; i < op->n_out; i++)
-        bufs[n++] = add_buf(l, MOT_BUF_SCRATCH, op->out[i], l->plan->values[op->out[i]]);
+    if (l->group.n == 0 || l->ctx->status != MOT_OK)
+        return;
+    KernelMaker k = {.b = mot_builder_make(mot_graph_make(l->ctx, "kernel")),
+                     .inner = mot_arena_array(&l->ctx->arena, MotValue, l->g->values.n)};
+    mot_map_init(&k.inputs, &l->ctx->arena);
+    for (uint32_t i = 0; i < l->group.n; i++)
+        add_member(l, &k, l->group.data[i]);
+    uint32_t n_in = k.n_bufs;
+    for (uint32_t i = 0; i < l->group.n; i++) {
+        const MotOp *op = mot_graph_op(l->g, l->group.data[i]);
+        for (uint32_t r = 0; r < op->n_out; r++) {
+            /* A lone op keeps all its results: kernels of one op have the op's own signature. */
+            if (l->group.n > 1 && !is_used_outside(l, op->out[r]))
+                continue;
+            uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, op->out[r], l->plan->values[op->out[r]]);
+            mot_output(&k.b, mot_arena_printf(&l->ctx->arena, "o%u", k.n_bufs - n_in), k.inner[op->out[r]]);
+            k.bufs[k.n_bufs++] = buf;
+            add_form(l, op->out[r], l->plan->values[op->out[r]], buf);
+        }
+    }
     if (l->ctx->status != MOT_OK)
         return;
-    uint32_t kernel = add_kernel(l, op, bufs);
-    add_instr(l, MOT_INS_LAUNCH, op, bufs, n, n_in)->kernel = kernel;
-    for (uint32_t i = 0; i < op->n_out; i++)
-        add_form(l, op->out[i], l->plan->values[op->out[i]], bufs[n_in + i]);
+    uint32_t kernel = find_kernel(l, k.b.graph);
+    add_instr(l, MOT_INS_LAUNCH, mot_graph_op(l->g, l->group.data[0]), k.bufs, k.n_bufs, n_in)->kernel = kernel;
+    l->group.n = 0;
+}
+
+static void lower_compute(Lower *l, MotOpId id)
+{
+    if (l->group.n && !can_join(l, id))
+        flush_group(l);
+    mot_vec_push(&l->ctx->arena, &l->group, id);
+}
+
+/* The users of every value, as ranges of one array. */
+static void find_users(Lower *l)
+{
+    const MotGraph *g = l->g;
+    l->first_user = mot_arena_array(&l->ctx->arena, uint32_t, g->values.n + 2);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        for (uint32_t k = 0; k < op->n_in; k++, n++)
+            l->first_user[op->in[k] + 2]++;
+    }
+    for (uint32_t v = 2; v < g->values.n + 2; v++)
+        l->first_user[v] += l->first_user[v - 1];
+    l->user = mot_arena_array(&l->ctx->arena, MotOpId, n);
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        for (uint32_t k = 0; k < op->n_in; k++)
+            l->user[l->first_user[op->in[k] + 1]++] = g->body.data[i];
+    }
 }
 
 /* Parameters, inputs and constants live in one buffer for all sections. */
@@ -316,22 +434,25 @@ static void lower_section(Lower *l, MotSection section)
     l->section = section;
     l->forms.n = 0;
     memset(l->first_form, 0, l->g->values.n * sizeof *l->first_form);
-    const bool *is_live = find_live(l);
+    l->is_live = find_live(l);
     for (int assigns = 0; assigns < 2; assigns++)
         for (uint32_t i = 0; i < l->g->body.n && l->ctx->status == MOT_OK; i++) {
             MotOpId id = l->g->body.data[i];
             const MotOp *op = mot_graph_op(l->g, id);
             MotOpClass class = mot_op_info(op->kind)->class;
             /* Assignments come last: until then every reader sees the old value. */
-            if (!is_live[id] || (op->kind == MOT_OP_ASSIGN) != (assigns == 1))
+            if (!l->is_live[id] || (op->kind == MOT_OP_ASSIGN) != (assigns == 1))
                 continue;
-            if (class == MOT_SINK)
-                lower_sink(l, id);
-            else if (op->kind == MOT_OP_INPUT || op->kind == MOT_OP_PARAM || op->kind == MOT_OP_CONSTANT)
+            if (op->kind == MOT_OP_INPUT || op->kind == MOT_OP_PARAM || op->kind == MOT_OP_CONSTANT) {
                 lower_source(l, id);
-            else
-                lower_launch(l, id);
+            } else if (class == MOT_SINK) {
+                flush_group(l);
+                lower_sink(l, id);
+            } else {
+                lower_compute(l, id);
+            }
         }
+    flush_group(l);
 }
 
 /*
@@ -382,6 +503,7 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
                .home = mot_arena_array(arena, uint32_t, g->values.n),
                .factors = mot_arena_array(arena, MotFactors, g->ops.n)};
     mot_map_init(&l.kernels, arena);
+    find_users(&l);
     for (uint32_t i = 0; i < g->body.n; i++)
         MOT_TRY(mot_factors(g, mot_graph_op(g, g->body.data[i]), &l.factors[g->body.data[i]]));
     for (int s = 0; s < MOT_N_SECTIONS; s++) {

@@ -1,6 +1,6 @@
 /*
- * Any bytes as a text of records and as a graph: never a crash, and what was read prints, as text that reads back to the
- * same and as valid JSON.
+ * Any bytes as a text of records and as a graph: never a crash, and what was read prints, as text
+ * that reads back to the same and as valid JSON.
  */
 #include "ir/graph_text.h"
 #include "support/json.h"

@@ -1,8 +1,7 @@
-/* passes/graph: tie, select-trained, autodiff, expand; and what the pipeline does around a pass. */
+/* passes/graph: tie, autodiff, expand; and what the pipeline does around a pass. */
 #include "ir/builder.h"
 #include "ir/eval.h"
 #include "passes/graph/edit.h"
-#include "passes/graph/trained.h"
 #include "passes/pipeline.h"
 
 #include <setjmp.h>
@@ -49,7 +48,8 @@ static int drop_ctx(void **state)
 static MotGraph *parse(MotCtx *ctx, const char *body)
 {
     MotGraph *g = NULL;
-    if (mot_graph_parse(ctx, "test", mot_arena_printf(&ctx->arena, "graph @t {\n%s\n}\n", body), &g) != MOT_OK)
+    if (mot_graph_parse(ctx, "test", mot_arena_printf(&ctx->arena, "graph @t {\n%s\n}\n", body),
+                        &g) != MOT_OK)
         fail_msg("%s", mot_text_get(&ctx->error));
     return g;
 }
@@ -69,13 +69,20 @@ static void run(MotCtx *ctx, MotGraph *g, const char *passes)
         fail_msg("%s", mot_text_get(&ctx->error));
 }
 
-static void check_fails(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const char *passes, MotStatus status,
-                        const char *text)
+static void check_fails(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const char *passes,
+                        MotStatus status, const char *text)
 {
     assert_int_equal(mot_passes_run_list(ctx, g, opts, passes), status);
     if (!strstr(mot_text_get(&ctx->error), text))
         fail_msg("expected \"%s\" in: %s", text, mot_text_get(&ctx->error));
     mot_error_clear(ctx);
+}
+
+static void check_close(double got, double expected, double tolerance)
+{
+    double off = got < expected ? expected - got : got - expected;
+    if (!(off <= tolerance))
+        fail_msg("%.17g instead of %.17g", got, expected);
 }
 
 static void check_has(const char *text, const char *part)
@@ -93,13 +100,15 @@ static int count_kind(const MotGraph *g, MotOpKind kind)
 }
 
 /* The gradient bound to a parameter, evaluated in float64; inputs and parameters hold start, start + 1, … */
-static const double *evaluate_gradient(MotCtx *ctx, const MotGraph *g, const char *name, double start)
+static const double *evaluate_gradient(MotCtx *ctx, const MotGraph *g, const char *name,
+                                       double start)
 {
     MotTensor *values = mot_arena_array(&ctx->arena, MotTensor, g->values.n);
     MotValue grad = 0;
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
-        if (op->kind == MOT_OP_GRADIENT && strcmp(mot_attrs(mot_graph_def(g, op->in[0]), param)->name, name) == 0)
+        if (op->kind == MOT_OP_GRADIENT &&
+            strcmp(mot_attrs(mot_graph_def(g, op->in[0]), param)->name, name) == 0)
             grad = op->in[1];
         if (op->kind != MOT_OP_PARAM && op->kind != MOT_OP_INPUT)
             continue;
@@ -158,7 +167,7 @@ static void contributions_add_up(void **state)
     run(ctx, g, "autodiff");
     const double *grad = evaluate_gradient(ctx, g, "w", 1);
     for (int i = 0; i < 3; i++)
-        assert_double_equal(grad[i], 3 * (i + 1) * (i + 1) + 1, 1e-12);
+        check_close(grad[i], 3 * (i + 1) * (i + 1) + 1, 1e-12);
 }
 
 static void kinks_follow_pytorch(void **state)
@@ -166,9 +175,10 @@ static void kinks_follow_pytorch(void **state)
     MotCtx *ctx = *state;
     static const struct {
         const char *op;
-        double expected; /* the gradient of w = 0 or, for those with two operands, of both together */
+        double
+            expected; /* the gradient of w = 0 or, for those with two operands, of both together */
     } kinks[] = {
-        {"relu %w", 0},  {"abs %w", 0},   {"sign %w", 0},  {"floor %w", 0},
+        {"relu %w", 0},     {"abs %w", 0},      {"sign %w", 0},   {"floor %w", 0},
         {"max %w %z", 0.5}, {"min %z %w", 0.5}, {"max %w %w", 1}, {"pow %w %z", 0},
     };
     for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++) {
@@ -179,7 +189,7 @@ static void kinks_follow_pytorch(void **state)
                                                   "output %%y {name=\"loss\"}\n",
                                                   kinks[i].op));
         run(ctx, g, "autodiff");
-        assert_double_equal(evaluate_gradient(ctx, g, "w", 0)[0], kinks[i].expected, 0);
+        check_close(evaluate_gradient(ctx, g, "w", 0)[0], kinks[i].expected, 0);
     }
 }
 
@@ -193,7 +203,7 @@ static void equal_maxima_share_evenly(void **state)
                              "%y = reduce_max %a {axes=[0]} : f32\n"
                              "output %y {name=\"loss\"}\n");
     run(ctx, g, "autodiff");
-    assert_double_equal(evaluate_gradient(ctx, g, "w", 1)[0], 1, 1e-15);
+    check_close(evaluate_gradient(ctx, g, "w", 1)[0], 1, 1e-15);
 }
 
 static void an_unreached_parameter_has_gradient_zero_and_a_warning(void **state)
@@ -204,7 +214,7 @@ static void an_unreached_parameter_has_gradient_zero_and_a_warning(void **state)
                                  "%loss = reduce_sum %w {axes=[0]} : f32\n"
                                  "output %loss {name=\"loss\"}\n");
     run(&f->ctx, g, "autodiff");
-    assert_double_equal(evaluate_gradient(&f->ctx, g, "lost", 1)[1], 0, 0);
+    check_close(evaluate_gradient(&f->ctx, g, "lost", 1)[1], 0, 0);
     check_has(mot_text_get(&f->log), "the loss does not depend on parameter \"lost\"");
     assert_null(strstr(mot_text_get(&f->log), "\"w\""));
 }
@@ -236,21 +246,24 @@ static void what_cannot_be_a_loss_is_refused(void **state)
 {
     MotCtx *ctx = *state;
     MotPassOpts none = {0};
-    check_fails(ctx, parse(ctx, "%w = param {name=\"w\", trained} : f32\noutput %w {name=\"y\"}"), &none, "autodiff",
-                MOT_ERR_USAGE, "no output \"loss\"");
-    check_fails(ctx, parse(ctx, "%w = param {name=\"w\", trained} : f32[2]\noutput %w {name=\"loss\"}"), &none,
-                "autodiff", MOT_ERR_MODEL, "f32[2], not a float scalar");
-    check_fails(ctx, parse(ctx, "%w = param {name=\"w\"} : f32\noutput %w {name=\"loss\"}"), &none, "autodiff",
-                MOT_ERR_MODEL, "no parameter of the model trains");
-    run(ctx, parse(ctx, "%w = param {name=\"w\", trained} : f32\noutput %w {name=\"loss\"}"), "autodiff");
+    check_fails(ctx, parse(ctx, "%w = param {name=\"w\", trained} : f32\noutput %w {name=\"y\"}"),
+                &none, "autodiff", MOT_ERR_USAGE, "no output \"loss\"");
+    check_fails(ctx,
+                parse(ctx, "%w = param {name=\"w\", trained} : f32[2]\noutput %w {name=\"loss\"}"),
+                &none, "autodiff", MOT_ERR_MODEL, "f32[2], not a float scalar");
+    check_fails(ctx, parse(ctx, "%w = param {name=\"w\"} : f32\noutput %w {name=\"loss\"}"), &none,
+                "autodiff", MOT_ERR_MODEL, "no parameter of the model trains");
+    run(ctx, parse(ctx, "%w = param {name=\"w\", trained} : f32\noutput %w {name=\"loss\"}"),
+        "autodiff");
 }
 
-static const char layer_norm_loss[] = "%%x = param {name=\"x\", trained} : f32[2x4]\n"
-                                      "%%s = param {name=\"s\", trained} : f32[4]\n"
-                                      "%%y, %%m, %%r = layer_norm %%x %%s {axis=1, eps=1e-05} : f32[2x4], f32[2x1], f32[2x1]\n"
-                                      "%%z = mul %%y %s : f32[2x4]\n"
-                                      "%%loss = reduce_sum %%z {axes=[0, 1]} : f32\n"
-                                      "output %%loss {name=\"loss\"}\n";
+static const char layer_norm_loss[] =
+    "%%x = param {name=\"x\", trained} : f64[2x4]\n"
+    "%%s = param {name=\"s\", trained} : f64[4]\n"
+    "%%y, %%m, %%r = layer_norm %%x %%s {axis=1, eps=1e-05} : f64[2x4], f64[2x1], f64[2x1]\n"
+    "%%z = mul %%y %s : f64[2x4]\n"
+    "%%loss = reduce_sum %%z {axes=[0, 1]} : f64\n"
+    "output %%loss {name=\"loss\"}\n";
 
 static void a_composite_is_expanded_only_where_its_rule_does_not_reach(void **state)
 {
@@ -273,10 +286,13 @@ static void expand_leaves_primitives_and_the_same_gradient(void **state)
     MotGraph *expanded = mot_graph_clone(ctx, g);
     run(ctx, expanded, "expand");
     for (uint32_t i = 0; i < expanded->body.n; i++)
-        assert_int_not_equal(mot_op_info(mot_graph_op(expanded, expanded->body.data[i])->kind)->class, MOT_COMPOSITE);
-    const double *before = evaluate_gradient(ctx, g, "x", 1), *after = evaluate_gradient(ctx, expanded, "x", 1);
+        assert_int_not_equal(
+            mot_op_info(mot_graph_op(expanded, expanded->body.data[i])->kind)->class,
+            MOT_COMPOSITE);
+    const double *before = evaluate_gradient(ctx, g, "x", 1),
+                 *after = evaluate_gradient(ctx, expanded, "x", 1);
     for (int i = 0; i < 8; i++)
-        assert_double_equal(before[i], after[i], 1e-12);
+        check_close(before[i], after[i], 1e-12);
 }
 
 /* ---- tie ---- */
@@ -302,7 +318,7 @@ static void tied_parameters_train_as_one(void **state)
     const double *grad = evaluate_gradient(ctx, g, "a", 1);
     static const double expected[] = {10, 14, 18, 10, 14, 18};
     for (int i = 0; i < 6; i++)
-        assert_double_equal(grad[i], expected[i], 1e-12);
+        check_close(grad[i], expected[i], 1e-12);
 }
 
 static void ties_that_cannot_be_are_refused(void **state)
@@ -322,87 +338,6 @@ static void ties_that_cannot_be_are_refused(void **state)
     }
 }
 
-/* ---- select-trained ---- */
-
-static const char every_use[] =
-    "%x = input {name=\"x\"} : f32[2x4]\n"
-    "%ids = input {name=\"ids\"} : i64[2]\n"
-    "%w = param {name=\"weight\"} : f32[4x4]\n"
-    "%t = param {name=\"table\"} : f32[9x4]\n"
-    "%s = param {name=\"scale\"} : f32[4]\n"
-    "%b = param {name=\"bias\"} : f32[4]\n"
-    "%c = param {name=\"rotary\"} : f32[2x4]\n"
-    "%m = param {name=\"mask\"} : f32[1x2x4]\n"
-    "%e = param {name=\"eps\"} : f32\n"
-    "%n = param {name=\"steps\"} : i64[2]\n"
-    "%f = param {name=\"folded\"} : f32[4]\n"
-    "%1 = transpose %w {perm=[1, 0]} : f32[4x4]\n"
-    "%2 = contract %x %1 {spec=\"bi,ij->bj\"} : f32[2x4]\n"
-    "%3 = gather %t %ids {axis=0} : f32[2x4]\n"
-    "%4 = add %2 %3 : f32[2x4]\n"
-    "%5 = mul %4 %s : f32[2x4]\n"
-    "%6 = add %5 %b : f32[2x4]\n"
-    "%7 = mul %6 %c : f32[2x4]\n"
-    "%8 = reshape %m {dims=[2, 4]} : f32[2x4]\n"
-    "%9 = add %7 %8 : f32[2x4]\n"
-    "%10 = softmax %9 {axis=1} : f32[2x4]\n"
-    "%11 = add %10 %e : f32[2x4]\n"
-    "%12 = div %11 %f : f32[2x4]\n"
-    "output %12 {name=\"y\"}\n"
-    "output %n {name=\"n\"}\n";
-
-static const MotTrainedParam *find_verdict(const MotGraph *g, const MotTrainedParam *list, uint32_t n, const char *name)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(mot_attrs(mot_graph_def(g, list[i].param), param)->name, name) == 0)
-            return &list[i];
-    fail_msg("no verdict on %s", name);
-    return NULL;
-}
-
-static void parameters_train_by_their_use(void **state)
-{
-    MotCtx *ctx = *state;
-    static const struct {
-        const char *name;
-        bool is_trained;
-        const char *reason;
-    } expected[] = {
-        {"weight", true, "contraction weight"}, {"table", true, "gather table"},
-        {"scale", true, "norm scale"},          {"rotary", false, "product with a table (rotary)"},
-        {"bias", false, "constant added before a softmax (mask)"},
-        {"mask", false, "constant added before a softmax (mask)"},
-        {"eps", false, "a scalar"},             {"steps", false, "not float"},
-        {"folded", false, "used neither as weight, table, scale nor bias"},
-    };
-    MotGraph *g = parse(ctx, every_use);
-    uint32_t n;
-    const MotTrainedParam *list = mot_trained_classify(ctx, g, &(MotPassOpts){0}, &n);
-    assert_int_equal(n, sizeof expected / sizeof *expected);
-    for (size_t i = 0; i < n; i++) {
-        const MotTrainedParam *v = find_verdict(g, list, n, expected[i].name);
-        assert_string_equal(v->reason, expected[i].reason);
-        assert_int_equal(v->is_trained, expected[i].is_trained);
-    }
-}
-
-static void globs_overrule_what_trains(void **state)
-{
-    MotCtx *ctx = *state;
-    MotPassOpts opts = {.train = {(const char *[]){"rot*", "steps"}, 2}, .freeze = {(const char *[]){"w*"}, 1}};
-    MotGraph *g = parse(ctx, every_use);
-    assert_int_equal(mot_passes_run_list(ctx, g, &opts, "select-trained"), MOT_OK);
-    static const struct {
-        const char *name;
-        bool is_trained;
-    } expected[] = {{"weight", false}, {"rotary", true}, {"steps", false}, {"table", true}};
-    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
-        assert_int_equal(mot_attrs(mot_graph_def(g, mot_edit_find_param(g, expected[i].name)), param)->trained,
-                         expected[i].is_trained);
-    opts = (MotPassOpts){.freeze = {(const char *[]){"wieght"}, 1}};
-    check_fails(ctx, g, &opts, "select-trained", MOT_ERR_USAGE, "--freeze \"wieght\" matches no initializer");
-}
-
 /* ---- The pipeline ---- */
 
 static void passes_are_found_by_name(void **state)
@@ -413,8 +348,11 @@ static void passes_are_found_by_name(void **state)
     for (uint32_t i = 0; i < n; i++)
         assert_ptr_equal(mot_pass_find(list[i]->name), list[i]);
     assert_null(mot_pass_find("nothing"));
-    check_fails(ctx, parse(ctx, two_tables), &(MotPassOpts){0}, "tie,nothing", MOT_ERR_USAGE, "no pass \"nothing\"");
-    assert_int_equal(mot_passes_run(ctx, parse(ctx, two_tables), &(MotPassOpts){0}, "nothing", NULL), MOT_ERR_USAGE);
+    check_fails(ctx, parse(ctx, two_tables), &(MotPassOpts){0}, "tie,nothing", MOT_ERR_USAGE,
+                "no pass \"nothing\"");
+    assert_int_equal(
+        mot_passes_run(ctx, parse(ctx, two_tables), &(MotPassOpts){0}, "nothing", NULL),
+        MOT_ERR_USAGE);
 }
 
 static void debugging_switches_skip_dump_and_stop(void **state)
@@ -461,8 +399,6 @@ int main(void)
         TEST(expand_leaves_primitives_and_the_same_gradient),
         TEST(tied_parameters_train_as_one),
         TEST(ties_that_cannot_be_are_refused),
-        TEST(parameters_train_by_their_use),
-        TEST(globs_overrule_what_trains),
         TEST(passes_are_found_by_name),
         TEST(debugging_switches_skip_dump_and_stop),
         TEST(an_invalid_graph_is_reported_with_what_reproduces_it),

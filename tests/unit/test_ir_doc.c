@@ -1,5 +1,6 @@
 /*
- * docs/ir.md is generated: the grammar and the attributes' text form from the prose below, the ops from ir/ops.def.
+ * docs/ir.md is generated: the grammar and the attributes' text form from the prose below, the ops
+ * from ir/ops.def.
  *
  *     test_ir_doc           compares docs/ir.md with what it should be (run in the source tree)
  *     test_ir_doc --write   writes it

@@ -1,0 +1,273 @@
+/*
+ * Ops with a nest of their own: contractions that are GEMMs, scatter_add, attention and its gradient.
+ *
+ * A contraction's letters fall into four classes by where they occur: batch (both operands and the result), m (the first operand and
+ * the result), n (the second and the result), k (both operands). Letters of a class that lie behind each other in both tensors are
+ * one run. One run of m, n and k each is the GEMM; the other runs are loops around it. What is left of m and n after the choice
+ * is kept loops, of k reduced loops. No strided matrices, or one of m, n, k missing: no GEMM, but a sum of products (kernel_dag.c).
+ */
+#include "codegen/kernel_dag.h"
+
+#include <string.h>
+
+bool mot_op_has_nest(const MotOp *op)
+{
+    return op->kind == MOT_OP_CONTRACT || op->kind == MOT_OP_SCATTER_ADD || op->kind == MOT_OP_ATTENTION ||
+           op->kind == MOT_OP_ATTENTION_GRAD;
+}
+
+/* ---- Contract ---- */
+
+enum { A, B, C };
+enum { BATCH, M, N, K, N_CLASSES };
+
+/* A letter, or several that are one loop: extent and the stride in each tensor (factor 0: not in it). */
+typedef struct {
+    MotExtent extent, stride[3];
+} Run;
+
+typedef struct {
+    Run run[MOT_MAX_LOOPS];
+    int n;
+} Runs;
+
+static void read_letters(const char *letters, const MotType *type, int tensor, Run *run)
+{
+    MotExtent stride = {.factor = 1};
+    for (int d = type->rank; d-- > 0;) {
+        run[(int)letters[d]].extent = mot_extent_make(type->dims[d]);
+        run[(int)letters[d]].stride[tensor] = stride;
+        stride = mot_extent_mul(stride, mot_extent_make(type->dims[d]));
+    }
+}
+
+static bool is_in(const Run *run, int tensor)
+{
+    return run->stride[tensor].factor != 0;
+}
+
+/* -1: the letter is in one tensor only, or in none. A dim of size 0 makes strides 0, and so no GEMM. */
+static int classify(const Run *r)
+{
+    int where = is_in(r, A) | is_in(r, B) << 1 | is_in(r, C) << 2;
+    return where == 7 ? BATCH : where == 5 ? M : where == 6 ? N : where == 3 ? K : -1;
+}
+
+/* Appends a letter to the runs of its class: to the last run if it continues that in every tensor. */
+static void append_letter(Runs *runs, const Run *letter)
+{
+    Run *last = runs->n ? &runs->run[runs->n - 1] : NULL;
+    bool continues = last != NULL;
+    for (int t = 0; t < 3 && continues; t++)
+        continues = mot_extent_equal(last->stride[t], mot_extent_mul(letter->stride[t], letter->extent));
+    if (!continues) {
+        runs->run[runs->n++] = *letter;
+        return;
+    }
+    last->extent = mot_extent_mul(last->extent, letter->extent);
+    memcpy(last->stride, letter->stride, sizeof last->stride);
+}
+
+/* Letters in the order of the tensor that leads their class: the result for batch, else the operand with that letter. */
+static bool classify_letters(const char *order, const Run *letters, Runs *runs)
+{
+    for (const char *p = order; *p; p++) {
+        const Run *r = &letters[(int)*p];
+        if (*p == ',' || *p == '-' || *p == '>' || mot_extent_is(r->extent, 1))
+            continue;
+        if (memchr(order, *p, (size_t)(p - order)))
+            continue; /* second occurrence */
+        int class = classify(r);
+        if (class < 0)
+            return false;
+        append_letter(&runs[class], r);
+    }
+    return true;
+}
+
+static bool is_one(MotExtent e)
+{
+    return mot_extent_is(e, 1);
+}
+
+/* How much work a GEMM of these runs does, as far as sizes are known; 0 if the matrices have no unit strides. */
+static double weigh(const Run *m, const Run *n, const Run *k)
+{
+    if (!is_one(n->stride[C]) || !(is_one(m->stride[A]) || is_one(k->stride[A])) ||
+        !(is_one(n->stride[B]) || is_one(k->stride[B])))
+        return 0;
+    enum { TYPICAL_DIM = 64 };
+    const Run *all[] = {m, n, k};
+    double work = 1;
+    for (int i = 0; i < 3; i++) {
+        work *= (double)all[i]->extent.factor;
+        for (uint32_t d = 0; d < all[i]->extent.n; d++)
+            work *= TYPICAL_DIM;
+    }
+    return work;
+}
+
+/* The choice of runs with the most work; false if none is a GEMM. */
+static bool choose_runs(const Runs *runs, int *out)
+{
+    double best = 0;
+    for (int m = 0; m < runs[M].n; m++)
+        for (int n = 0; n < runs[N].n; n++)
+            for (int k = 0; k < runs[K].n; k++) {
+                double work = weigh(&runs[M].run[m], &runs[N].run[n], &runs[K].run[k]);
+                if (work > best) {
+                    best = work;
+                    out[M] = m;
+                    out[N] = n;
+                    out[K] = k;
+                }
+            }
+    return best > 0;
+}
+
+static void add_outer_loops(MotCtx *ctx, MotNest *nest, const Runs *runs, int chosen)
+{
+    MotAccess *access[] = {&nest->contract.a, &nest->contract.b, &nest->contract.c};
+    for (int i = 0; i < runs->n; i++) {
+        if (i == chosen)
+            continue;
+        int loop = mot_nest_add_loop(ctx, nest, runs->run[i].extent);
+        for (int t = 0; t < 3 && loop >= 0; t++)
+            access[t]->stride[loop] = runs->run[i].stride[t];
+    }
+}
+
+static MotNest *make_gemm(MotCtx *ctx, const Runs *runs, const int *chosen, const uint32_t *buf)
+{
+    MotNest *nest = mot_nest_make(ctx, MOT_SHAPE_CONTRACT);
+    const Run *m = &runs[M].run[chosen[M]], *n = &runs[N].run[chosen[N]], *k = &runs[K].run[chosen[K]];
+    nest->contract = (MotContract){.a = {.buf = buf[A], .dtype = MOT_F32},
+                                   .b = {.buf = buf[B], .dtype = MOT_F32},
+                                   .c = {.buf = buf[C], .dtype = MOT_F32},
+                                   .m = m->extent,
+                                   .n = n->extent,
+                                   .k = k->extent,
+                                   .a_m = m->stride[A],
+                                   .a_k = k->stride[A],
+                                   .b_k = k->stride[B],
+                                   .b_n = n->stride[B],
+                                   .c_m = m->stride[C]};
+    add_outer_loops(ctx, nest, &runs[BATCH], -1);
+    add_outer_loops(ctx, nest, &runs[M], chosen[M]);
+    add_outer_loops(ctx, nest, &runs[N], chosen[N]);
+    nest->n_kept = nest->n_loops;
+    add_outer_loops(ctx, nest, &runs[K], chosen[K]);
+    return nest;
+}
+
+/* `first` and `second`: which operand plays A and which B; the result's inner dim must come from B. */
+static MotNest *try_gemm(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of, int first)
+{
+    const char *spec = mot_attrs(op, contract)->spec, *comma = strchr(spec, ','), *arrow = strstr(spec, "->");
+    Run *letters = mot_arena_array(&ctx->arena, Run, 128);
+    read_letters(spec, mot_graph_type(g, op->in[0]), first == 0 ? A : B, letters);
+    read_letters(comma + 1, mot_graph_type(g, op->in[1]), first == 0 ? B : A, letters);
+    read_letters(arrow + 2, mot_graph_type(g, op->out[0]), C, letters);
+    Runs runs[N_CLASSES] = {0};
+    int chosen[N_CLASSES];
+    uint32_t buf[] = {buf_of[op->in[first]] - 1, buf_of[op->in[!first]] - 1, buf_of[op->out[0]] - 1};
+    if (!classify_letters(spec, letters, runs) || !choose_runs(runs, chosen))
+        return NULL;
+    return make_gemm(ctx, runs, chosen, buf);
+}
+
+static MotNest *make_contract(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
+{
+    if (mot_graph_type(g, op->out[0])->dtype != MOT_F32)
+        return NULL;
+    MotNest *nest = try_gemm(ctx, g, op, buf_of, 0);
+    return nest ? nest : try_gemm(ctx, g, op, buf_of, 1);
+}
+
+/* ---- Scatter ---- */
+
+static MotExtent multiply_dims(const MotType *type, int from, int to)
+{
+    MotExtent e = {.factor = 1};
+    for (int d = from; d < to; d++)
+        e = mot_extent_mul(e, mot_extent_make(type->dims[d]));
+    return e;
+}
+
+/* Three loops, each of which may be of extent 1: dims before the axis, dims after it, the index's dims. */
+static MotNest *make_scatter(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
+{
+    const MotType *index = mot_graph_type(g, op->in[0]), *update = mot_graph_type(g, op->in[1]);
+    const MotType *result = mot_graph_type(g, op->out[0]);
+    if (result->dtype != MOT_F32) {
+        mot_fail(ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(g, op), "no kernel shape covers scatter_add of %s",
+                 mot_dtype_name(result->dtype));
+        return NULL;
+    }
+    int axis = (int)mot_attrs(op, scatter)->axis;
+    MotNest *nest = mot_nest_make(ctx, MOT_SHAPE_SCATTER);
+    MotExtent pre = multiply_dims(result, 0, axis), post = multiply_dims(result, axis + 1, result->rank);
+    MotExtent n = multiply_dims(index, 0, index->rank), one = {.factor = 1};
+    mot_nest_add_loop(ctx, nest, pre);
+    mot_nest_add_loop(ctx, nest, post);
+    mot_nest_add_loop(ctx, nest, n);
+    nest->n_kept = 2;
+    nest->lane_loop = 1;
+    MotExtent size = mot_extent_make(result->dims[axis]);
+    nest->scatter =
+        (MotScatter){.index = {.buf = buf_of[op->in[0]] - 1, .dtype = index->dtype, .stride = {{0}, {0}, one}},
+                     .update = {.buf = buf_of[op->in[1]] - 1,
+                                .dtype = update->dtype,
+                                .stride = {mot_extent_mul(n, post), one, post}},
+                     .result = {.buf = buf_of[op->out[0]] - 1,
+                                .dtype = result->dtype,
+                                .stride = {mot_extent_mul(size, post), one}},
+                     .size = size,
+                     .axis_stride = post};
+    return nest;
+}
+
+/* ---- Attention ---- */
+
+static MotNest *make_attention(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
+{
+    bool is_grad = op->kind == MOT_OP_ATTENTION_GRAD;
+    uint32_t n_plain = is_grad ? 6 : 3, n = 0;
+    const MotType *q = mot_graph_type(g, op->in[0]), *k = mot_graph_type(g, op->in[1]);
+    const MotType *v = mot_graph_type(g, op->in[2]);
+    MotNest *nest = mot_nest_make(ctx, is_grad ? MOT_SHAPE_ATTENTION_GRAD : MOT_SHAPE_ATTENTION);
+    MotAttention *a = &nest->attention;
+    *a = (MotAttention){.B = mot_extent_make(q->dims[0]),
+                        .T = mot_extent_make(q->dims[1]),
+                        .H = mot_extent_make(q->dims[2]),
+                        .D = mot_extent_make(q->dims[3]),
+                        .S = mot_extent_make(k->dims[1]),
+                        .G = mot_extent_make(k->dims[2]),
+                        .E = mot_extent_make(v->dims[3]),
+                        .scale = mot_attrs(op, attention)->scale,
+                        .is_causal = mot_attrs(op, attention)->causal,
+                        .has_mask = op->n_in > n_plain && op->in[n_plain]};
+    for (uint32_t i = 0; i < n_plain; i++)
+        a->buf[n++] = buf_of[op->in[i]] - 1;
+    for (uint32_t i = 0; i < op->n_out; i++)
+        a->buf[n++] = buf_of[op->out[i]] - 1;
+    if (!a->has_mask)
+        return nest;
+    const MotType *mask = mot_graph_type(g, op->in[n_plain]);
+    MotExtent stride = {.factor = 1};
+    a->mask = buf_of[op->in[n_plain]] - 1;
+    for (int d = mask->rank; d-- > 0;) {
+        a->mask_stride[d + 4 - mask->rank] = mask->dims[d] == 1 ? (MotExtent){0} : stride;
+        stride = mot_extent_mul(stride, mot_extent_make(mask->dims[d]));
+    }
+    return nest;
+}
+
+MotNest *mot_nest_of_op(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
+{
+    if (op->kind == MOT_OP_CONTRACT)
+        return make_contract(ctx, g, op, buf_of);
+    if (op->kind == MOT_OP_SCATTER_ADD)
+        return make_scatter(ctx, g, op, buf_of);
+    return make_attention(ctx, g, op, buf_of);
+}
