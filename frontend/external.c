@@ -98,7 +98,8 @@ static bool parse_size(const char *text, uint64_t *out)
 enum { KEY_LOCATION, KEY_OFFSET, KEY_LENGTH, KEY_CHECKSUM, KEY_BASEPATH, N_KEYS };
 static const char *const keys[N_KEYS] = {"location", "offset", "length", "checksum", "basepath"};
 
-static MotStatus read_entry(MotCtx *ctx, const Onnx__StringStringEntryProto *entry, MotLoc loc,
+static MotStatus read_entry(MotCtx *ctx, MotExternal *external,
+                            const Onnx__StringStringEntryProto *entry, MotLoc loc,
                             const char *values[N_KEYS])
 {
     const char *key = entry->key ? entry->key : "";
@@ -110,17 +111,20 @@ static MotStatus read_entry(MotCtx *ctx, const Onnx__StringStringEntryProto *ent
         values[k] = entry->value ? entry->value : "";
         return MOT_OK;
     }
-    mot_warn(ctx, loc, "external_data key %s is unknown and ignored", mot_quote(&ctx->arena, key));
+    if (!external->has_warned)
+        mot_warn(ctx, loc, "external_data key %s is unknown and ignored",
+                 mot_quote(&ctx->arena, key));
+    external->has_warned = true;
     return MOT_OK;
 }
 
-MotStatus mot_external_parse(MotCtx *ctx, const Onnx__TensorProto *tensor, MotLoc loc,
-                             MotExternalRef *out_ref)
+MotStatus mot_external_parse(MotCtx *ctx, MotExternal *external, const Onnx__TensorProto *tensor,
+                             MotLoc loc, MotExternalRef *out_ref)
 {
     const char *values[N_KEYS] = {NULL};
     *out_ref = (MotExternalRef){0};
     for (size_t i = 0; i < tensor->n_external_data; i++)
-        MOT_TRY(read_entry(ctx, tensor->external_data[i], loc, values));
+        MOT_TRY(read_entry(ctx, external, tensor->external_data[i], loc, values));
     if (!values[KEY_LOCATION])
         return mot_fail(ctx, MOT_ERR_MODEL, loc, "external_data has no location");
     const char *fault = find_fault(values[KEY_LOCATION]);

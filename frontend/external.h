@@ -22,12 +22,12 @@ typedef struct MotExternalFile {
 
 typedef struct MotExternal {
     MotRoots roots;
-    bool is_strict;
+    bool is_strict, has_warned;
     MotMap opened; /* location -> index in `files` */
     MotVec(MotExternalFile) files;
 } MotExternal;
 
-/* A tensor's external_data, checked without touching the disk. */
+/* A tensor's external_data. */
 typedef struct MotExternalRef {
     const char *location, *checksum; /* checksum: NULL if not given */
     uint64_t offset, length;
@@ -37,7 +37,9 @@ typedef struct MotExternalRef {
 /* `model_path` NULL: the model came from memory. `root` NULL: none. MOT_ERR_IO if root is not a folder. */
 MOT_CHECKED MotStatus mot_external_init(MotCtx *ctx, MotExternal *external, const char *model_path,
                                         const char *root, bool is_strict);
-MOT_CHECKED MotStatus mot_external_parse(MotCtx *ctx, const Onnx__TensorProto *tensor, MotLoc loc,
+/* Reads the entries without touching the disk. Warns of an unknown key, once a file. */
+MOT_CHECKED MotStatus mot_external_parse(MotCtx *ctx, MotExternal *external,
+                                         const Onnx__TensorProto *tensor, MotLoc loc,
                                          MotExternalRef *out_ref);
 /* The `bytes` bytes that the tensor has; not aligned; mapped until the context is released. */
 MOT_CHECKED MotStatus mot_external_read(MotCtx *ctx, MotExternal *external,

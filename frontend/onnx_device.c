@@ -6,9 +6,9 @@
 typedef struct Devices {
     MotCtx *ctx;
     const MotOnnxFile *file;
-    MotMap by_name; /* configuration -> its number of devices */
-    MotLoc loc;     /* of the node at hand */
-    const Onnx__NodeProto *node;
+    MotMap by_name;    /* configuration -> its number of devices */
+    MotLoc loc;        /* of the node at hand */
+    MotMap values;     /* its inputs and outputs */
     int64_t n_devices; /* of the configuration at hand */
 } Devices;
 
@@ -32,17 +32,6 @@ static MotStatus check_configuration(Devices *d, const Onnx__DeviceConfiguration
     if (mot_map_put_str(&d->by_name, c->name, (uint64_t)c->num_devices))
         return FAIL(d, "there is such a configuration already");
     return MOT_OK;
-}
-
-static bool is_value_of(const Onnx__NodeProto *node, const char *name)
-{
-    for (size_t i = 0; i < node->n_input; i++)
-        if (strcmp(node->input[i], name) == 0)
-            return true;
-    for (size_t i = 0; i < node->n_output; i++)
-        if (strcmp(node->output[i], name) == 0)
-            return true;
-    return false;
 }
 
 /* The axes are distinct; how many parts they make together. Ranks are not known yet: the axis must fit the largest. */
@@ -90,7 +79,7 @@ static MotStatus check_spec(const Devices *d, const Onnx__ShardingSpecProto *spe
     MotMap groups, used;
     mot_map_init(&groups, &d->ctx->arena);
     mot_map_init(&used, &d->ctx->arena);
-    if (!spec->tensor_name || !is_value_of(d->node, spec->tensor_name))
+    if (!spec->tensor_name || !mot_map_get_str(&d->values, spec->tensor_name, NULL))
         return FAIL(d, "sharding of %s, which is neither input nor output of the node",
                     quote(d, spec->tensor_name));
     for (size_t i = 0; i < spec->n_index_to_device_group_map; i++)
@@ -115,23 +104,34 @@ static MotStatus check_spec(const Devices *d, const Onnx__ShardingSpecProto *spe
     return MOT_OK;
 }
 
+static MotStatus check_specs(Devices *d, const Onnx__NodeDeviceConfigurationProto *c)
+{
+    uint64_t n_devices;
+    if (!c->configuration_id || !mot_map_get_str(&d->by_name, c->configuration_id, &n_devices))
+        return FAIL(d, "device configuration %s is not declared", quote(d, c->configuration_id));
+    d->n_devices = (int64_t)n_devices;
+    for (size_t i = 0; i < c->n_sharding_spec; i++) {
+        MotArenaMark mark = mot_arena_mark(&d->ctx->arena);
+        MOT_TRY(check_spec(d, c->sharding_spec[i]));
+        mot_arena_rewind(&d->ctx->arena, mark);
+    }
+    return MOT_OK;
+}
+
 static MotStatus check_node(Devices *d, const MotOnnxScope *scope, uint32_t i)
 {
-    d->node = scope->nodes[i];
-    if (d->node->n_device_configurations == 0)
+    const Onnx__NodeProto *node = scope->nodes[i];
+    if (node->n_device_configurations == 0)
         return MOT_OK;
     MotArenaMark mark = mot_arena_mark(&d->ctx->arena);
     d->loc = mot_onnx_scope_node_loc(d->ctx, d->file, scope, i);
-    for (size_t k = 0; k < d->node->n_device_configurations; k++) {
-        const Onnx__NodeDeviceConfigurationProto *c = d->node->device_configurations[k];
-        uint64_t n_devices;
-        if (!c->configuration_id || !mot_map_get_str(&d->by_name, c->configuration_id, &n_devices))
-            return FAIL(d, "device configuration %s is not declared",
-                        quote(d, c->configuration_id));
-        d->n_devices = (int64_t)n_devices;
-        for (size_t j = 0; j < c->n_sharding_spec; j++)
-            MOT_TRY(check_spec(d, c->sharding_spec[j]));
-    }
+    mot_map_init(&d->values, &d->ctx->arena);
+    for (size_t k = 0; k < node->n_input; k++)
+        mot_map_put_str(&d->values, node->input[k], 0);
+    for (size_t k = 0; k < node->n_output; k++)
+        mot_map_put_str(&d->values, node->output[k], 0);
+    for (size_t k = 0; k < node->n_device_configurations; k++)
+        MOT_TRY(check_specs(d, node->device_configurations[k]));
     mot_arena_rewind(&d->ctx->arena, mark);
     return MOT_OK;
 }

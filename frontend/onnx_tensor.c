@@ -216,7 +216,7 @@ static MotStatus check_external(Measure *m)
         return FAIL(m, "data stands twice, in external_data and %s", store_names[m->store]);
     if (m->dtype->bits == 0)
         return FAIL(m, "strings cannot be external");
-    return mot_external_parse(m->ctx, m->tensor, m->loc, &m->ref);
+    return mot_external_parse(m->ctx, m->file->external, m->tensor, m->loc, &m->ref);
 }
 
 static MotStatus measure(Measure *m)

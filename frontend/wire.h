@@ -27,7 +27,7 @@
     X(rank, 64, 1000000, "dims of a tensor")                                                       \
     X(elements, (uint64_t)1 << 40, (uint64_t)1 << 60, "elements of a tensor")                      \
     X(unknown, 10000, UINT32_MAX, "fields unknown to this version")                                \
-    X(memory, 128 << 20, SIZE_MAX / 4,                                                             \
+    X(memory, 192 << 20, SIZE_MAX / 4,                                                             \
       "bytes of parsed structure, or 4 x the file if that is more")                                \
     X(message, INT32_MAX, SIZE_MAX / 4, "bytes in one message")                                    \
     X(expansion, 5000000, UINT32_MAX, "nodes once functions are expanded")

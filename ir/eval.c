@@ -1,7 +1,8 @@
 /*
- * Reference evaluation: the driver. One slow readable function a primitive stands in eval_pointwise.c, eval_move.c and
- * eval_sum.c; composites are evaluated by their expansion. Sequential and deterministic; linear in elements, but for
- * contractions, which are linear in multiply-accumulates.
+ * Reference evaluation: the driver. One slow readable function a primitive stands in
+ * eval_pointwise.c, eval_move.c and eval_sum.c; composites are evaluated by their expansion.
+ * Sequential and deterministic; linear in elements, but for contractions, which are linear in
+ * multiply-accumulates.
  */
 #include "ir/eval.h"
 
@@ -106,7 +107,8 @@ static MotStatus eval_composite(MotEval *e)
     return MOT_OK;
 }
 
-/* Nothing to compute: an output shows its operand, and a parameter takes its assigned value when the step is over. */
+/* Nothing to compute: an output shows its operand, and a parameter takes its assigned value when
+ * the step is over. */
 static MotStatus eval_sink(MotEval *e)
 {
     (void)e;
@@ -141,7 +143,8 @@ static const EvalRule rules[MOT_N_OPS] = {
 };
 
 /* After a failure the scratch stays: the error's text stands above it. */
-MotStatus mot_eval_op(MotCtx *ctx, const MotGraph *g, const MotOp *op, const MotTensor *in, MotTensor *out)
+MotStatus mot_eval_op(MotCtx *ctx, const MotGraph *g, const MotOp *op, const MotTensor *in,
+                      MotTensor *out)
 {
     MotEval e = {.ctx = ctx, .g = g, .op = op, .in = in, .out = out};
     MotArenaMark mark = mot_arena_mark(&ctx->arena);
@@ -186,7 +189,8 @@ static const char *type_text(const GraphRun *run, const MotType *type)
                             mot_shape_text(&run->ctx->arena, type->dims, type->rank));
 }
 
-/* Takes the sizes of symbolic dims from a tensor that the caller gave for v, and checks that it fits the type. */
+/* Takes the sizes of symbolic dims from a tensor that the caller gave for v, and checks that it
+ * fits the type. */
 static MotStatus bind_source(GraphRun *run, MotValue v)
 {
     const MotTensor *given = &run->values[v];
@@ -219,8 +223,9 @@ static MotStatus run_op(GraphRun *run, const MotOp *op)
         in[i] = run->values[op->in[i]];
     for (uint32_t i = 0; i < op->n_out; i++) {
         MOT_TRY(resolve_type(run, op->out[i], &out[i].type));
-        out[i].data = mot_arena_alloc_array(&run->ctx->arena, (size_t)mot_type_elements(&out[i].type),
-                                            (size_t)mot_dtype_bytes(out[i].type.dtype));
+        out[i].data =
+            mot_arena_alloc_array(&run->ctx->arena, (size_t)mot_type_elements(&out[i].type),
+                                  (size_t)mot_dtype_bytes(out[i].type.dtype));
         run->values[op->out[i]] = out[i];
     }
     return mot_eval_op(run->ctx, run->g, op, in, out);

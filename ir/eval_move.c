@@ -1,4 +1,5 @@
-/* Primitives that move elements, and the sources that make them. Movers copy bytes and know no dtype. */
+/* Primitives that move elements, and the sources that make them. Movers copy bytes and know no
+ * dtype. */
 #include "ir/eval_rules.h"
 
 #include <math.h>
@@ -12,10 +13,12 @@ static size_t element_bytes(const MotTensor *tensor)
 static void copy_element(const MotTensor *to, int64_t i, const MotTensor *from, int64_t k)
 {
     size_t bytes = element_bytes(to);
-    memcpy((char *)to->data + (size_t)i * bytes, (const char *)from->data + (size_t)k * bytes, bytes);
+    memcpy((char *)to->data + (size_t)i * bytes, (const char *)from->data + (size_t)k * bytes,
+           bytes);
 }
 
-/* A float as an integer: towards zero; what the dtype cannot hold becomes its nearest value, NaN 0 (as on a GPU). */
+/* A float as an integer: towards zero; what the dtype cannot hold becomes its nearest value, NaN 0
+ * (as on a GPU). */
 static int64_t to_int(double x, MotDtype dtype)
 {
     double least = dtype == MOT_U8 ? 0 : dtype == MOT_I32 ? INT32_MIN : (double)INT64_MIN;
@@ -127,7 +130,8 @@ MotStatus mot_eval_concat(MotEval *e)
     return MOT_OK;
 }
 
-/* The result is the dims before the axis, the index's, those after it; the walk runs over them and the index (tensor 2). */
+/* The result is the dims before the axis, the index's, those after it; the walk runs over them and
+ * the index (tensor 2). */
 MotStatus mot_eval_gather(MotEval *e)
 {
     int64_t axis = mot_attrs(e->op, axis)->axis, strides[MOT_MAX_RANK];
@@ -146,8 +150,9 @@ MotStatus mot_eval_gather(MotEval *e)
         int64_t row = mot_tensor_get_int(index, w.offset[2]);
         if (row < 0 || row >= table->type.dims[axis])
             return mot_fail(e->ctx, MOT_ERR_DATA, mot_op_loc(e->g, e->op),
-                            "gather: index %lld at element %lld is outside [0, %lld)", (long long)row,
-                            (long long)w.offset[2], (long long)table->type.dims[axis]);
+                            "gather: index %lld at element %lld is outside [0, %lld)",
+                            (long long)row, (long long)w.offset[2],
+                            (long long)table->type.dims[axis]);
         copy_element(&e->out[0], w.offset[0], table, w.offset[1] + row * strides[axis]);
     }
     return MOT_OK;

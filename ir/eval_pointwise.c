@@ -1,6 +1,7 @@
 /*
- * Pointwise rows. Each gets its function from the expression in ops.def: once in double, and once in 128-bit integers, in which
- * no sum, product or negation of int64 overflows, so that integers simply wrap when they are stored.
+ * Pointwise rows. Each gets its function from the expression in ops.def: once in double, and once
+ * in 128-bit integers, in which no sum, product or negation of int64 overflows, so that integers
+ * simply wrap when they are stored.
  */
 #include "ir/eval_rules.h"
 
@@ -12,7 +13,8 @@
 
 typedef __int128 Wide;
 
-/* n elements of a row of the result; operand k is read at data[k][i * step[k]]. Operands beyond the arity repeat operand 0. */
+/* n elements of a row of the result; operand k is read at data[k][i * step[k]]. Operands beyond the
+ * arity repeat operand 0. */
 typedef struct {
     const void *data[3];
     int64_t step[3], n;
@@ -21,7 +23,8 @@ typedef struct {
 
 typedef void (*LaneFunction)(const Lanes *);
 
-/* The type to compute in: the first of the two that the row's classes have, as `%` takes no doubles and exp no integers. */
+/* The type to compute in: the first of the two that the row's classes have, as `%` takes no doubles
+ * and exp no integers. */
 #define IN_DOUBLE(classes) __typeof__(__builtin_choose_expr((classes) & FLOAT, (double)0, (Wide)0))
 #define IN_WIDE(classes) __typeof__(__builtin_choose_expr((classes) & ~FLOAT, (Wide)0, (double)0))
 
@@ -38,7 +41,8 @@ typedef void (*LaneFunction)(const Lanes *);
         }                                                                                          \
     }
 
-#pragma GCC diagnostic ignored "-Wfloat-conversion" /* the condition of a select is a double here, 0 or 1 */
+#pragma GCC diagnostic ignored                                                                     \
+    "-Wfloat-conversion" /* the condition of a select is a double here, 0 or 1 */
 #define POINTWISE(id, name, arity, classes, result, expression)                                    \
     DEFINE_LANES(name##_double, double, IN_DOUBLE(classes), expression)                            \
     DEFINE_LANES(name##_int, int64_t, IN_WIDE(classes), expression)
@@ -70,8 +74,10 @@ static MotWalk walk_broadcast(const MotEval *e)
     return w;
 }
 
-/* Runs `function` on every row along the last dim. `in` are the operands' elements, `out` the result's, of element_bytes. */
-static void run_rows(const MotEval *e, LaneFunction function, char *const *in, char *out, int64_t element_bytes)
+/* Runs `function` on every row along the last dim. `in` are the operands' elements, `out` the
+ * result's, of element_bytes. */
+static void run_rows(const MotEval *e, LaneFunction function, const void *const *in, char *out,
+                     int64_t element_bytes)
 {
     MotWalk w = walk_broadcast(e);
     Lanes l = {.n = 1};
@@ -83,7 +89,8 @@ static void run_rows(const MotEval *e, LaneFunction function, char *const *in, c
     }
     for (bool more = mot_walk_begin(&w); more; more = mot_walk_next(&w)) {
         for (uint32_t k = 0; k < 3; k++)
-            l.data[k] = k < e->op->n_in ? in[k] + w.offset[k] * element_bytes : l.data[0];
+            l.data[k] =
+                k < e->op->n_in ? (const char *)in[k] + w.offset[k] * element_bytes : l.data[0];
         l.out = out;
         function(&l);
         out += l.n * element_bytes;
@@ -105,9 +112,9 @@ static MotStatus check_divisor(const MotEval *e, const int64_t *divisor)
 
 static MotStatus eval_in_double(MotEval *e)
 {
-    char *in[3] = {NULL};
+    const void *in[3] = {NULL};
     for (uint32_t k = 0; k < e->op->n_in; k++)
-        in[k] = (char *)mot_eval_load(e->ctx, &e->in[k]);
+        in[k] = mot_eval_load(e->ctx, &e->in[k]);
     double *out = mot_arena_array(&e->ctx->arena, double, mot_type_elements(&e->out[0].type));
     run_rows(e, functions[e->op->kind].in_double, in, (char *)out, sizeof *out);
     mot_eval_store(&e->out[0], out);
@@ -116,11 +123,11 @@ static MotStatus eval_in_double(MotEval *e)
 
 static MotStatus eval_in_int(MotEval *e)
 {
-    char *in[3] = {NULL};
+    const void *in[3] = {NULL};
     for (uint32_t k = 0; k < e->op->n_in; k++)
-        in[k] = (char *)mot_eval_load_int(e->ctx, &e->in[k]);
+        in[k] = mot_eval_load_int(e->ctx, &e->in[k]);
     if (e->op->n_in == 2)
-        MOT_TRY(check_divisor(e, (const int64_t *)(const void *)in[1]));
+        MOT_TRY(check_divisor(e, in[1]));
     int64_t *out = mot_arena_array(&e->ctx->arena, int64_t, mot_type_elements(&e->out[0].type));
     run_rows(e, functions[e->op->kind].in_int, in, (char *)out, sizeof *out);
     mot_eval_store_int(&e->out[0], out);

@@ -5,8 +5,9 @@
 #include "ir/graph.h"
 
 /*
- * One op at work. Sizes and dtypes are those of the tensors, not of the graph's types or of attributes such as a reshape's
- * dims: so that the same rule serves f64 mode, symbolic dims and the local part of a sharded op.
+ * One op at work. Sizes and dtypes are those of the tensors, not of the graph's types or of
+ * attributes such as a reshape's dims: so that the same rule serves f64 mode, symbolic dims and the
+ * local part of a sharded op.
  */
 typedef struct MotEval {
     MotCtx *ctx;
@@ -24,7 +25,8 @@ MotStatus mot_eval_pointwise(MotEval *e);
 #define OP(id, name, kind, n_min, n_max, n_out, attrs, flags) MOT_EVAL_DECLARE_##kind(name)
 #include "ir/ops.def"
 
-/* All elements as doubles or int64, in the arena, and the way back: rounded (integers: wrapped) to the tensor's dtype. */
+/* All elements as doubles or int64, in the arena, and the way back: rounded (integers: wrapped) to
+ * the tensor's dtype. */
 double *mot_eval_load(MotCtx *ctx, const MotTensor *tensor);
 int64_t *mot_eval_load_int(MotCtx *ctx, const MotTensor *tensor);
 void mot_eval_store(MotTensor *tensor, const double *data);
@@ -34,8 +36,8 @@ void mot_eval_store_int(MotTensor *tensor, const int64_t *data);
 void mot_eval_strides(const MotType *type, int64_t *out_strides);
 
 /*
- * An odometer: nested loops over up to MOT_WALK_LOOPS sizes, the last the innermost, that keeps one element offset for each of
- * up to three tensors.
+ * An odometer: nested loops over up to MOT_WALK_LOOPS sizes, the last the innermost, that keeps one
+ * element offset for each of up to three tensors.
  *
  *     for (bool more = mot_walk_begin(&w); more; more = mot_walk_next(&w)) use(x[w.offset[0]]);
  */

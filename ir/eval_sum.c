@@ -1,4 +1,5 @@
-/* Primitives that sum (or take the maximum): reductions, contraction, scatter-add. Floats accumulate in double. */
+/* Primitives that sum (or take the maximum): reductions, contraction, scatter-add. Floats
+ * accumulate in double. */
 #include "ir/eval_rules.h"
 
 #include <math.h>
@@ -173,7 +174,8 @@ static void choose_inner_loop(MotWalk *w)
 }
 
 /* The innermost loop, over n elements with these steps; sz = 0 is a dot product. */
-static void multiply_add(int64_t n, const double *x, int64_t sx, const double *y, int64_t sy, double *z, int64_t sz)
+static void multiply_add(int64_t n, const double *x, int64_t sx, const double *y, int64_t sy,
+                         double *z, int64_t sz)
 {
     if (sz == 0) {
         double sum = *z;
@@ -186,8 +188,8 @@ static void multiply_add(int64_t n, const double *x, int64_t sx, const double *y
         z[i * sz] += x[i * sx] * y[i * sy];
 }
 
-static void multiply_add_int(int64_t n, const int64_t *x, int64_t sx, const int64_t *y, int64_t sy, int64_t *z,
-                             int64_t sz)
+static void multiply_add_int(int64_t n, const int64_t *x, int64_t sx, const int64_t *y, int64_t sy,
+                             int64_t *z, int64_t sz)
 {
     for (int64_t i = 0; i < n; i++)
         z[i * sz] = add_int(z[i * sz], multiply_int(x[i * sx], y[i * sy]));
@@ -209,7 +211,8 @@ MotStatus mot_eval_contract(MotEval *e)
             multiply_add(n, x + w.offset[X], sx, y + w.offset[Y], sy, z + w.offset[Z], sz);
         mot_eval_store(out, z);
     } else {
-        const int64_t *x = mot_eval_load_int(ctx, &e->in[0]), *y = mot_eval_load_int(ctx, &e->in[1]);
+        const int64_t *x = mot_eval_load_int(ctx, &e->in[0]),
+                      *y = mot_eval_load_int(ctx, &e->in[1]);
         int64_t *z = mot_arena_array(&ctx->arena, int64_t, n_out);
         for (bool more = mot_walk_begin(&w); more; more = mot_walk_next(&w))
             multiply_add_int(n, x + w.offset[X], sx, y + w.offset[Y], sy, z + w.offset[Z], sz);
@@ -218,7 +221,8 @@ MotStatus mot_eval_contract(MotEval *e)
     return MOT_OK;
 }
 
-/* ---- Scatter-add: the walk runs over the update (tensor 0), the result without its axis (1) and the index (2) ---- */
+/* ---- Scatter-add: the walk runs over the update (tensor 0), the result without its axis (1) and
+ * the index (2) ---- */
 
 static MotWalk walk_scatter(const MotEval *e, const int64_t *strides)
 {
@@ -254,8 +258,9 @@ MotStatus mot_eval_scatter_add(MotEval *e)
         int64_t row = mot_tensor_get_int(index, w.offset[2]);
         if (row < 0 || row >= out->type.dims[axis])
             return mot_fail(e->ctx, MOT_ERR_DATA, mot_op_loc(e->g, e->op),
-                            "scatter_add: index %lld at element %lld is outside [0, %lld)", (long long)row,
-                            (long long)w.offset[2], (long long)out->type.dims[axis]);
+                            "scatter_add: index %lld at element %lld is outside [0, %lld)",
+                            (long long)row, (long long)w.offset[2],
+                            (long long)out->type.dims[axis]);
         int64_t at = w.offset[1] + row * strides[axis];
         if (in_double)
             y[at] += x[w.offset[0]];

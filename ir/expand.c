@@ -1,9 +1,10 @@
 /*
- * The meaning of every composite: its expansion into primitives. It is the oracle of the kernels, the fallback of backends
- * without one, and where types and factors of composites come from.
+ * The meaning of every composite: its expansion into primitives. It is the oracle of the kernels,
+ * the fallback of backends without one, and where types and factors of composites come from.
  *
- * One function a row, written as the formula. Rules check what they read of operand types; what they build is checked by
- * inference. Half-precision operands are widened to f32 first and results rounded back, as PyTorch's kernels do.
+ * One function a row, written as the formula. Rules check what they read of operand types; what
+ * they build is checked by inference. Half-precision operands are widened to f32 first and results
+ * rounded back, as PyTorch's kernels do.
  */
 #include "ir/expand.h"
 
@@ -77,7 +78,8 @@ static MotValue square(MotBuilder *b, MotValue x)
 
 /* ---- Softmax and cross-entropy ---- */
 
-/* exp(x - max) / sum. The maximum is subtracted, so finite x gives finite results (a row of -inf gives NaN). */
+/* exp(x - max) / sum. The maximum is subtracted, so finite x gives finite results (a row of -inf
+ * gives NaN). */
 static void expand_softmax(MotBuilder *b, const MotOp *op, MotValue *out)
 {
     int64_t axis = mot_attrs(op, softmax)->axis;
@@ -122,7 +124,8 @@ static bool expand_rows(MotBuilder *b, const MotOp *op, CrossEntropy *ce)
     MotType rows = mot_type_make(labels.dtype, last, x.dims);
     MotType column = mot_type_make(MOT_I64, x.rank, x.dims);
     column.dims[last] = 1;
-    if (!require(b, op, mot_type_equal(&labels, &rows), "labels need the dims of logits but for the last") ||
+    if (!require(b, op, mot_type_equal(&labels, &rows),
+                 "labels need the dims of logits but for the last") ||
         !require(b, op, mot_dtype_class(labels.dtype) == MOT_CLASS_INT, "labels must be integers"))
         return false;
     MotValue wide = widen(b, op->in[0]);
@@ -137,8 +140,9 @@ static bool expand_rows(MotBuilder *b, const MotOp *op, CrossEntropy *ce)
 }
 
 /*
- * Loss of a row = (1 - s) * -log_p[label] + s / V * sum(-log_p), 0 where the label is `ignore`. The label's entry is selected
- * by comparison, so a -inf elsewhere does no harm. In f32 for half-precision logits.
+ * Loss of a row = (1 - s) * -log_p[label] + s / V * sum(-log_p), 0 where the label is `ignore`. The
+ * label's entry is selected by comparison, so a -inf elsewhere does no harm. In f32 for
+ * half-precision logits.
  */
 static void expand_cross_entropy(MotBuilder *b, const MotOp *op, MotValue *out)
 {
@@ -152,7 +156,8 @@ static void expand_cross_entropy(MotBuilder *b, const MotOp *op, MotValue *out)
     MotValue loss = mot_neg(b, mot_reduce_sum(b, picked, &last, 1, MOT_DROP));
     if (s != 0) {
         MotValue all = mot_reduce_sum(b, ce.log_p, &last, 1, MOT_DROP);
-        loss = mot_add(b, mot_mul_scalar(b, loss, 1 - s), mot_mul_scalar(b, all, -s / (double)ce.v));
+        loss =
+            mot_add(b, mot_mul_scalar(b, loss, 1 - s), mot_mul_scalar(b, all, -s / (double)ce.v));
     }
     out[0] = mot_select(b, mot_eq(b, ce.labels, ce.ignore), zero, loss);
 }
@@ -204,7 +209,8 @@ static MotValue mean_of(MotBuilder *b, MotValue x, const NormDims *norm)
     return mot_div(b, sum, mot_scalar_like(b, x, norm->n));
 }
 
-/* y = (x - mean) * rstd * scale + bias, rstd = 1 / sqrt(variance + eps); two passes, no cancellation. mean and rstd in f32 for half-precision x. */
+/* y = (x - mean) * rstd * scale + bias, rstd = 1 / sqrt(variance + eps); two passes, no
+ * cancellation. mean and rstd in f32 for half-precision x. */
 static void expand_layer_norm(MotBuilder *b, const MotOp *op, MotValue *out)
 {
     NormDims norm;
@@ -231,7 +237,8 @@ static void expand_layer_norm(MotBuilder *b, const MotOp *op, MotValue *out)
 static void expand_layer_norm_grad(MotBuilder *b, const MotOp *op, MotValue *out)
 {
     NormDims norm;
-    if (!read_norm_dims(b, op, &norm) || !require_same_dims(b, op, 0, 4) || !require_same_dims(b, op, 2, 3))
+    if (!read_norm_dims(b, op, &norm) || !require_same_dims(b, op, 0, 4) ||
+        !require_same_dims(b, op, 2, 3))
         return;
     MotValue x = widen(b, op->in[0]);
     MotValue mean = cast_like(b, op->in[2], x), rstd = cast_like(b, op->in[3], x);
@@ -282,12 +289,14 @@ static void expand_gelu_grad(MotBuilder *b, const MotOp *op, MotValue *out)
     MotValue x = widen(b, op->in[0]), phi, slope;
     if (mot_attrs(op, gelu)->tanh) {
         MotValue t = mot_tanh(b, tanh_argument(b, x));
-        MotValue du = mot_add_scalar(b, mot_mul_scalar(b, square(b, x), 3 * tanh_c * tanh_a), tanh_c);
+        MotValue du =
+            mot_add_scalar(b, mot_mul_scalar(b, square(b, x), 3 * tanh_c * tanh_a), tanh_c);
         phi = half_of_one_plus(b, t);
         slope = mot_mul_scalar(b, mot_mul(b, mot_rsub(b, 1, square(b, t)), du), 0.5);
     } else {
         phi = half_of_one_plus(b, mot_erf(b, mot_mul_scalar(b, x, sqrt_half)));
-        slope = mot_mul_scalar(b, mot_exp(b, mot_mul_scalar(b, square(b, x), -0.5)), inverse_sqrt_2pi);
+        slope =
+            mot_mul_scalar(b, mot_exp(b, mot_mul_scalar(b, square(b, x), -0.5)), inverse_sqrt_2pi);
     }
     MotValue dx = mot_mul(b, cast_like(b, op->in[1], x), mot_add(b, phi, mot_mul(b, x, slope)));
     out[0] = cast_like(b, dx, op->in[0]);
@@ -325,7 +334,8 @@ static MotValue split_heads(MotBuilder *b, MotValue x, const Sizes *z, int64_t h
     return mot_reshape(b, widen(b, x), 5, (int64_t[]){z->b, z->t, z->g, z->r, head_size});
 }
 
-/* The mask, of at most 4 dims that broadcast to [B,H,T,S], as one that broadcasts to [B,G,R,T,S]. */
+/* The mask, of at most 4 dims that broadcast to [B,H,T,S], as one that broadcasts to [B,G,R,T,S].
+ */
 static MotValue split_mask(MotBuilder *b, const MotOp *op, MotValue mask, const Sizes *z)
 {
     MotType type = type_of(b, mask);
@@ -339,8 +349,9 @@ static MotValue split_mask(MotBuilder *b, const MotOp *op, MotValue mask, const 
     if (!require(b, op, fits, "mask does not broadcast to [B,H,T,S]"))
         return 0;
     bool per_head = dims[1] != 1;
-    return mot_reshape(b, mask, 5,
-                       (int64_t[]){dims[0], per_head ? z->g : 1, per_head ? z->r : 1, dims[2], dims[3]});
+    return mot_reshape(
+        b, mask, 5,
+        (int64_t[]){dims[0], per_head ? z->g : 1, per_head ? z->r : 1, dims[2], dims[3]});
 }
 
 /* [T,S]: position t sees s <= t + S - T. */
@@ -352,7 +363,8 @@ static MotValue make_causal_mask(MotBuilder *b, const Sizes *z)
 }
 
 /* scale * q k^T + mask: [B,G,R,T,S], -inf at what a causal position does not see. */
-static MotValue make_scores(MotBuilder *b, const MotOp *op, MotValue q, MotValue mask, const Sizes *z)
+static MotValue make_scores(MotBuilder *b, const MotOp *op, MotValue q, MotValue mask,
+                            const Sizes *z)
 {
     const MotAttr_attention *a = mot_attrs(op, attention);
     MotValue scores = mot_contract(b, q, widen(b, op->in[1]), "btgrd,bsgd->bgrts");
@@ -360,13 +372,15 @@ static MotValue make_scores(MotBuilder *b, const MotOp *op, MotValue q, MotValue
     if (mask)
         scores = mot_add(b, scores, cast_like(b, split_mask(b, op, mask, z), scores));
     if (a->causal)
-        scores = mot_select(b, make_causal_mask(b, z), scores, mot_scalar_like(b, scores, -INFINITY));
+        scores =
+            mot_select(b, make_causal_mask(b, z), scores, mot_scalar_like(b, scores, -INFINITY));
     return scores;
 }
 
 /*
- * The maximum is kept finite and the sum positive, which changes nothing in a row that sees anything: there the largest
- * exponential is 1. A row that sees nothing gives out = 0 and a finite lse.
+ * The maximum is kept finite and the sum positive, which changes nothing in a row that sees
+ * anything: there the largest exponential is 1. A row that sees nothing gives out = 0 and a finite
+ * lse.
  */
 static void expand_attention(MotBuilder *b, const MotOp *op, MotValue *out)
 {
@@ -395,8 +409,9 @@ static bool check_grad_operands(MotBuilder *b, const MotOp *op, const Sizes *z)
 }
 
 /*
- * With p = exp(scores - lse):  dv = p^T g,  ds = p * (g v^T - sum(out * g)),  dq = scale * ds k,  dk = scale * ds^T q
- * (FlashAttention-2, arXiv 2307.08691 section 3.1). Rows that see nothing have p = 0.
+ * With p = exp(scores - lse):  dv = p^T g,  ds = p * (g v^T - sum(out * g)),  dq = scale * ds k, dk
+ * = scale * ds^T q (FlashAttention-2, arXiv 2307.08691 section 3.1). Rows that see nothing have p =
+ * 0.
  */
 static void expand_attention_grad(MotBuilder *b, const MotOp *op, MotValue *out)
 {
@@ -405,7 +420,8 @@ static void expand_attention_grad(MotBuilder *b, const MotOp *op, MotValue *out)
         return;
     double scale = mot_attrs(op, attention)->scale;
     int64_t row[5] = {z.b, z.g, z.r, z.t, 1};
-    MotValue q = split_heads(b, op->in[0], &z, z.d), k = widen(b, op->in[1]), v = widen(b, op->in[2]);
+    MotValue q = split_heads(b, op->in[0], &z, z.d), k = widen(b, op->in[1]),
+             v = widen(b, op->in[2]);
     MotValue y = split_heads(b, op->in[3], &z, z.e), g = split_heads(b, op->in[5], &z, z.e);
     MotValue scores = make_scores(b, op, q, operand(op, 6), &z);
     MotValue lse = mot_reshape(b, cast_like(b, op->in[4], scores), 5, row);
@@ -447,11 +463,13 @@ static void expand_sgd(MotBuilder *b, const MotOp *op, MotValue *out)
     out[0] = cast_like(b, descend(b, p, op->in[2], g), op->in[0]);
 }
 
-/* m = momentum * m + g, which PyTorch's first step (m = g) is for m = 0; no dampening, no Nesterov. */
+/* m = momentum * m + g, which PyTorch's first step (m = g) is for m = 0; no dampening, no Nesterov.
+ */
 static void expand_momentum(MotBuilder *b, const MotOp *op, MotValue *out)
 {
     const MotAttr_sgd *a = mot_attrs(op, sgd);
-    if (!require_same_dims(b, op, 0, 1) || !require_same_dims(b, op, 0, 2) || !require_scalar(b, op, 3))
+    if (!require_same_dims(b, op, 0, 1) || !require_same_dims(b, op, 0, 2) ||
+        !require_scalar(b, op, 3))
         return;
     MotValue p = widen(b, op->in[0]);
     MotValue g = add_decay(b, cast_like(b, op->in[2], p), p, a->wd);
@@ -475,7 +493,8 @@ static MotValue bias_correction(MotBuilder *b, double beta, MotValue step)
 
 /*
  * Adam with decay in the gradient, or AdamW (decoupled: p *= 1 - lr * wd first):
- * m = blend(m, g), v = blend(v, g^2), p -= lr / c1 * m / (sqrt(v) / sqrt(c2) + eps), c the bias corrections.
+ * m = blend(m, g), v = blend(v, g^2), p -= lr / c1 * m / (sqrt(v) / sqrt(c2) + eps), c the bias
+ * corrections.
  */
 static void expand_adam(MotBuilder *b, const MotOp *op, MotValue *out)
 {
@@ -523,7 +542,8 @@ MotStatus mot_expand(MotBuilder *b, const MotOp *op, MotValue *out_results)
     return ctx->status;
 }
 
-MotStatus mot_expand_alone(MotCtx *ctx, const MotOp *op, const MotType *in_types, MotExpansion *out_expansion)
+MotStatus mot_expand_alone(MotCtx *ctx, const MotOp *op, const MotType *in_types,
+                           MotExpansion *out_expansion)
 {
     MotExpansion *e = out_expansion;
     *e = (MotExpansion){.graph = mot_graph_make(ctx, "expansion")};

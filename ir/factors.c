@@ -1,10 +1,11 @@
 /*
- * Factors of every op: one rule a primitive names the loops and the dims they run over; composites get theirs from the
- * expansion. Dims of size 1 have no factor. Cost: linear in dims, for composites in the dims of the expansion.
+ * Factors of every op: one rule a primitive names the loops and the dims they run over; composites
+ * get theirs from the expansion. Dims of size 1 have no factor. Cost: linear in dims, for
+ * composites in the dims of the expansion.
  *
- * A factor whose size is smaller than a dim it runs over splits that dim in granules of dim / size: so a reshape that merges or
- * splits dims has one factor, over the outermost atoms that both sides share ([B,T,C] to [B*T,C]: size B, over dim 0 of
- * both), and the inner atoms are WHOLE.
+ * A factor whose size is smaller than a dim it runs over splits that dim in granules of dim / size:
+ * so a reshape that merges or splits dims has one factor, over the outermost atoms that both sides
+ * share ([B,T,C] to [B*T,C]: size B, over dim 0 of both), and the inner atoms are WHOLE.
  */
 #include "ir/factors.h"
 
@@ -16,9 +17,10 @@ const char *const mot_factor_kind_names[4] = {"parallel", "sum", "max", "whole"}
 
 /* ---- Which partial sums may pass ---- */
 
-/* Pointwise rows that are linear in an operand when the others are replicated. Not div: of integers it truncates. */
-static const unsigned linear_pointwise[MOT_N_OPS] = {[MOT_OP_NEG] = 1 << 0,
-                                                     [MOT_OP_MUL] = 1 << 0 | 1 << 1};
+/* Pointwise rows that are linear in an operand when the others are replicated. Not div: of integers
+ * it truncates. */
+static const unsigned linear_pointwise[MOT_N_OPS] = {
+    [MOT_OP_NEG] = 1 << 0, [MOT_OP_MUL] = 1 << 0 | 1 << 1};
 
 bool mot_op_is_linear(const MotOp *op, uint32_t i)
 {
@@ -38,7 +40,8 @@ bool mot_op_is_additive(const MotOp *op)
 
 enum { MAX_LOOPS = (MOT_MAX_OPERANDS + MOT_MAX_RESULTS) * MOT_MAX_RANK };
 
-typedef int16_t DimLoops[MOT_MAX_RANK]; /* of one operand or result: the loop over each dim, plus 1; 0: none */
+typedef int16_t
+    DimLoops[MOT_MAX_RANK]; /* of one operand or result: the loop over each dim, plus 1; 0: none */
 
 typedef struct {
     const MotGraph *g;
@@ -64,7 +67,8 @@ static const MotType *out_type(const Loops *l, uint32_t i)
     return mot_graph_type(l->g, l->op->out[i]);
 }
 
-/* The new loop's name for a DimLoops. SUM and MAX loops leave result 0 partial: primitives have but one. */
+/* The new loop's name for a DimLoops. SUM and MAX loops leave result 0 partial: primitives have but
+ * one. */
 static int16_t add_loop(Loops *l, MotFactorKind kind, int64_t size)
 {
     int i = l->n++;
@@ -146,8 +150,9 @@ static int64_t find_common_divisor(int64_t a, int64_t b)
 /* A loop over dim d of the operand and dim k of the result: their outermost common granules. */
 static void join_outer_atoms(Loops *l, int d, int k)
 {
-    int64_t n = find_common_divisor(in_type(l, 0)->dims[d], out_type(l, 0)->dims[k]);
-    int16_t loop = add_loop(l, n == 1 ? MOT_FACTOR_WHOLE : MOT_FACTOR_PARALLEL, n);
+    int64_t dim = in_type(l, 0)->dims[d], n = find_common_divisor(dim, out_type(l, 0)->dims[k]);
+    int16_t loop =
+        n == 1 ? add_loop(l, MOT_FACTOR_WHOLE, dim) : add_loop(l, MOT_FACTOR_PARALLEL, n);
     l->in[0][d] = l->out[0][k] = loop;
 }
 
@@ -196,7 +201,8 @@ static MotStatus find_slice(Loops *l)
     const MotAttr_slice *a = mot_attrs(l->op, slice);
     const MotType *x = in_type(l, 0);
     for (int d = 0; d < x->rank; d++) {
-        bool is_full = a->start.data[d] == 0 && a->step.data[d] == 1 && out_type(l, 0)->dims[d] == x->dims[d];
+        bool is_full =
+            a->start.data[d] == 0 && a->step.data[d] == 1 && out_type(l, 0)->dims[d] == x->dims[d];
         l->in[0][d] = l->out[0][d] =
             add_loop(l, is_full ? MOT_FACTOR_PARALLEL : MOT_FACTOR_WHOLE, x->dims[d]);
     }
@@ -207,9 +213,9 @@ static MotStatus find_pad(Loops *l)
 {
     const MotType *x = in_type(l, 0);
     for (int d = 0; d < x->rank; d++)
-        l->in[0][d] = l->out[0][d] =
-            add_loop(l, out_type(l, 0)->dims[d] == x->dims[d] ? MOT_FACTOR_PARALLEL : MOT_FACTOR_WHOLE,
-                     x->dims[d]);
+        l->in[0][d] = l->out[0][d] = add_loop(
+            l, out_type(l, 0)->dims[d] == x->dims[d] ? MOT_FACTOR_PARALLEL : MOT_FACTOR_WHOLE,
+            x->dims[d]);
     return MOT_OK;
 }
 
@@ -222,8 +228,10 @@ static MotStatus find_concat(Loops *l)
     return MOT_OK;
 }
 
-/* Dims of `rows` other than those at axis.. (as many as the index has) and of `table` other than the axis are the same. */
-static void join_around_axis(DimLoops table, const MotType *table_type, const DimLoops rows, int axis, int n_index)
+/* Dims of `rows` other than those at axis.. (as many as the index has) and of `table` other than
+ * the axis are the same. */
+static void join_around_axis(DimLoops table, const MotType *table_type, const DimLoops rows,
+                             int axis, int n_index)
 {
     for (int d = 0; d < table_type->rank; d++)
         if (d != axis)
@@ -244,8 +252,9 @@ static MotStatus find_scatter_add(Loops *l)
 {
     int axis = (int)mot_attrs(l->op, scatter)->axis, n_index = in_type(l, 0)->rank;
     for (int d = 0; d < in_type(l, 1)->rank; d++)
-        l->in[1][d] = add_loop(l, d >= axis && d < axis + n_index ? MOT_FACTOR_SUM : MOT_FACTOR_PARALLEL,
-                               in_type(l, 1)->dims[d]);
+        l->in[1][d] =
+            add_loop(l, d >= axis && d < axis + n_index ? MOT_FACTOR_SUM : MOT_FACTOR_PARALLEL,
+                     in_type(l, 1)->dims[d]);
     join_around_axis(l->out[0], out_type(l, 0), l->in[1], axis, n_index);
     memcpy(l->in[0], l->in[1] + axis, (size_t)n_index * sizeof l->in[0][0]);
     l->out[0][axis] = add_loop(l, MOT_FACTOR_WHOLE, out_type(l, 0)->dims[axis]);
@@ -285,10 +294,11 @@ static MotStatus find_contract(Loops *l)
     int16_t loop_of[128] = {0};
     for (uint32_t i = 0; i < 2; i++, p++)
         for (int d = 0; d < in_type(l, i)->rank; d++, p++) {
-            int letter = *p;
+            unsigned char letter = (unsigned char)*p;
             if (!loop_of[letter])
-                loop_of[letter] = add_loop(l, strchr(result, letter) ? MOT_FACTOR_PARALLEL : MOT_FACTOR_SUM,
-                                           in_type(l, i)->dims[d]);
+                loop_of[letter] =
+                    add_loop(l, strchr(result, letter) ? MOT_FACTOR_PARALLEL : MOT_FACTOR_SUM,
+                             in_type(l, i)->dims[d]);
             l->in[i][d] = loop_of[letter];
         }
     for (int d = 0; result[d]; d++)
@@ -296,16 +306,17 @@ static MotStatus find_contract(Loops *l)
     return MOT_OK;
 }
 
-/* ---- Composites: dims of the expansion's values that its primitives run over together are one class ---- */
+/* ---- Composites: dims of the expansion's values that its primitives run over together are one
+ * class ---- */
 
 /* A place is a dim of a value: value * MOT_MAX_RANK + dim. */
 typedef struct {
     const MotGraph *g;
     uint32_t *parent; /* a place: union-find over places */
     struct {
-        unsigned kinds; /* bits 1 << MotFactorKind: as what the primitives' factors occur */
-        int64_t size;   /* what all the primitives can split: the greatest common divisor */
-    } *class;           /* a root place */
+        unsigned kinds;  /* bits 1 << MotFactorKind: as what the primitives' factors occur */
+        int64_t size;    /* what all the primitives can split: the greatest common divisor */
+    } *class;            /* a root place */
     MotFactors *factors; /* an op id */
 } Classes;
 
@@ -390,18 +401,21 @@ static const MotFactor *find_factor(const Classes *c, MotOpId id, uint32_t root)
     const MotFactors *f = &c->factors[id];
     for (uint32_t k = 0; k < f->n; k++) {
         for (uint32_t i = 0; i < op->n_in; i++)
-            if (f->factor[k].in_dim[i] >= 0 && find_class(c, op->in[i], f->factor[k].in_dim[i]) == root)
+            if (f->factor[k].in_dim[i] >= 0 &&
+                find_class(c, op->in[i], f->factor[k].in_dim[i]) == root)
                 return &f->factor[k];
         for (uint32_t i = 0; i < op->n_out; i++)
-            if (f->factor[k].out_dim[i] >= 0 && find_class(c, op->out[i], f->factor[k].out_dim[i]) == root)
+            if (f->factor[k].out_dim[i] >= 0 &&
+                find_class(c, op->out[i], f->factor[k].out_dim[i]) == root)
                 return &f->factor[k];
     }
     return NULL;
 }
 
 /*
- * Whether the class can be split although some primitive sums over it: from there partial sums (`is_partial`, a value) must
- * reach the results through ops alone that are linear in them and do not run over the class themselves.
+ * Whether the class can be split although some primitive sums over it: from there partial sums
+ * (`is_partial`, a value) must reach the results through ops alone that are linear in them and do
+ * not run over the class themselves.
  */
 static bool trace_partial_sums(const Classes *c, uint32_t root, bool *is_partial)
 {
@@ -416,7 +430,8 @@ static bool trace_partial_sums(const Classes *c, uint32_t root, bool *is_partial
             n_partial += is_partial[op->in[k]];
             all_linear = all_linear && (!is_partial[op->in[k]] || mot_op_is_linear(op, k));
         }
-        bool passes = (n_partial == 1 && all_linear) || (n_partial == op->n_in && mot_op_is_additive(op));
+        bool passes =
+            (n_partial == 1 && all_linear) || (n_partial == op->n_in && mot_op_is_additive(op));
         if (n_partial && (f || !passes))
             return false;
         for (uint32_t k = 0; k < op->n_out; k++)
@@ -438,8 +453,8 @@ static MotFactorKind find_kind(const Classes *c, uint32_t root, bool *is_partial
 }
 
 /* The loop of each dim of a value of the op: that of its class, new when the class is met first. */
-static void add_classes(Loops *l, const Classes *c, const MotExpansion *x, MotValue v, DimLoops dims,
-                        int16_t *loop_of, bool *is_partial)
+static void add_classes(Loops *l, const Classes *c, const MotExpansion *x, MotValue v,
+                        DimLoops dims, int16_t *loop_of, bool *is_partial)
 {
     for (int d = 0; v && d < mot_graph_type(c->g, v)->rank; d++) {
         uint32_t root = find_class(c, v, d);
@@ -466,7 +481,7 @@ static MotStatus find_composite(Loops *l)
     Classes c;
     MOT_TRY(mot_expand_alone(ctx, l->op, types, &x));
     MOT_TRY(join_all(&c, ctx, x.graph));
-    int16_t *loop_of = mot_arena_array(&ctx->arena, int16_t, x.graph->values.n * MOT_MAX_RANK);
+    int16_t *loop_of = mot_arena_array(&ctx->arena, int16_t, x.graph->values.n *MOT_MAX_RANK);
     bool *is_partial = mot_arena_array(&ctx->arena, bool, x.graph->values.n);
     for (uint32_t i = 0; i < l->op->n_out; i++)
         add_classes(l, &c, &x, x.out[i], l->out[i], loop_of, is_partial);

@@ -23,7 +23,8 @@ typedef struct MotFactor {
     int64_t size;
     int8_t *in_dim;  /* [n_in]: the dim of operand i it runs over, or -1 */
     int8_t *out_dim; /* [n_out] */
-    bool *partial;   /* [n_out]: SUM/MAX: result j is partial when split (others are equal on all parts or split) */
+    bool *
+        partial; /* [n_out]: SUM/MAX: result j is partial when split (others are equal on all parts or split) */
 } MotFactor;
 
 typedef struct MotFactors {

@@ -129,74 +129,93 @@ static void complain(Checker *c, const MotOp *op, const char *what)
         mot_note(ctx, "%s: %s", loc.place ? loc.place : "plan", what);
 }
 
+static void check_axis(Checker *c, const MotMeshAxis *axis)
+{
+    int64_t total = 0;
+    for (uint32_t i = 0; i < axis->n; i++) {
+        if (axis->share[i] < 0)
+            complain(c, NULL, "a share is negative");
+        total += axis->share[i];
+    }
+    if (total <= 0)
+        complain(c, NULL, "the shares of an axis are all zero");
+}
+
 static void check_mesh(Checker *c, const MotMesh *mesh)
 {
     uint32_t n = 1;
+    if (mesh->n_axes == 0 || mesh->n_axes > MOT_MAX_AXES) {
+        complain(c, NULL, "a mesh has no axes, or too many");
+        return;
+    }
     for (uint32_t a = 0; a < mesh->n_axes; a++) {
-        int64_t total = 0;
         n *= mesh->axis[a].n;
-        for (uint32_t i = 0; i < mesh->axis[a].n; i++) {
-            if (mesh->axis[a].share[i] < 0)
-                complain(c, NULL, "a share is negative");
-            total += mesh->axis[a].share[i];
-        }
-        if (total <= 0)
-            complain(c, NULL, "the shares of an axis are all zero");
+        check_axis(c, &mesh->axis[a]);
     }
     if (n != mesh->n_devices)
         complain(c, NULL, "the axes' lengths do not multiply to the number of devices");
-    for (uint32_t i = 0; i < mesh->n_devices; i++)
+    for (uint32_t i = 0; i < mesh->n_devices; i++) {
         if (mesh->devices[i] >= c->plan->cluster->devices.n)
             complain(c, NULL, "the mesh names a device that the cluster lacks");
+        for (uint32_t k = 0; k < i; k++)
+            if (mesh->devices[i] == mesh->devices[k])
+                complain(c, NULL, "a device is in the mesh twice");
+    }
 }
 
-static void check_op(Checker *c, MotOpId id, const MotFactors *factors)
+static void check_choice(Checker *c, MotOpId id, const MotFactors *factors)
 {
-    const MotGraph *g = c->plan->graph;
-    const MotOp *op = mot_graph_op(g, id);
+    const MotOp *op = mot_graph_op(c->plan->graph, id);
     const MotOpPlan *choice = &c->plan->ops[id];
     if (choice->stage >= c->plan->stages.n) {
         complain(c, op, "stage out of range");
         return;
     }
-    const MotMesh *mesh = &c->plan->stages.data[choice->stage].mesh;
     for (uint32_t a = 0; a < MOT_MAX_AXES; a++) {
-        if (choice->factor[a] < 0)
+        if (choice->factor[a] == -1)
             continue;
-        if (a >= mesh->n_axes || (uint32_t)choice->factor[a] >= factors->n)
+        if (choice->factor[a] < -1 || a >= c->plan->stages.data[choice->stage].mesh.n_axes ||
+            (uint32_t)choice->factor[a] >= factors->n)
             complain(c, op, "factor or axis out of range");
         else if (factors->factor[choice->factor[a]].kind == MOT_FACTOR_WHOLE)
             complain(c, op, "a factor that can't be split is split");
     }
+    for (uint32_t k = 0; k < op->n_in; k++)
+        if (op->in[k] && c->plan->ops[c->plan->graph->values.data[op->in[k]].def].stage > choice->stage &&
+            op->role == MOT_ROLE_FORWARD)
+            complain(c, op, "an operand comes from a later stage");
+}
+
+/* The recorded shardings must be what the rules give. `scratch` holds values of a plan of its own. */
+static void check_results(Checker *c, MotOpId id, const MotFactors *factors, MotPlan *scratch)
+{
+    const MotOp *op = mot_graph_op(c->plan->graph, id);
+    mot_plan_apply_factors(scratch, id, factors);
     for (uint32_t k = 0; k < op->n_out; k++)
-        for (uint32_t a = 0; a < mesh->n_axes; a++) {
-            MotSharding s = c->plan->values[op->out[k]];
-            if (s.axis[a] >= mot_graph_type(g, op->out[k])->rank)
-                complain(c, op, "a value is split in a dim that it lacks");
-        }
+        if (!mot_sharding_equal(scratch->values[op->out[k]], c->plan->values[op->out[k]]))
+            complain(c, op, "the sharding of a result is not what the factors give");
 }
 
 MotStatus mot_plan_verify(const MotPlan *plan)
 {
     Checker c = {.plan = plan};
+    MotPlan scratch = *plan;
+    scratch.values = mot_arena_array(&plan->ctx->arena, MotSharding, plan->graph->values.n);
     if (plan->stages.n == 0)
         complain(&c, NULL, "no stages");
+    if (plan->n_micro == 0)
+        complain(&c, NULL, "no micro-batches");
+    if (!(plan->bound <= plan->time * (1 + 1e-9)))
+        complain(&c, NULL, "the bound is above the predicted time");
     for (uint32_t s = 0; s < plan->stages.n; s++)
         check_mesh(&c, &plan->stages.data[s].mesh);
     for (uint32_t i = 0; c.n == 0 && i < plan->graph->body.n; i++) {
         MotOpId id = plan->graph->body.data[i];
         MotFactors factors;
         MOT_TRY(mot_factors(plan->graph, mot_graph_op(plan->graph, id), &factors));
-        check_op(&c, id, &factors);
-        /* The recorded shardings must be what the rules give. */
-        MotPlan derived = *plan;
-        derived.values = mot_arena_copy(&plan->ctx->arena, plan->values,
-                                        plan->graph->values.n * sizeof *plan->values);
-        mot_plan_apply_factors(&derived, id, &factors);
-        const MotOp *op = mot_graph_op(plan->graph, id);
-        for (uint32_t k = 0; k < op->n_out; k++)
-            if (!mot_sharding_equal(derived.values[op->out[k]], plan->values[op->out[k]]))
-                complain(&c, op, "the sharding of a result is not what the factors give");
+        check_choice(&c, id, &factors);
+        if (c.n == 0)
+            check_results(&c, id, &factors, &scratch);
     }
     return plan->ctx->status;
 }

@@ -85,7 +85,7 @@ static int64_t find_room(const Placed *placed, uint32_t n, uint32_t first, int64
     return at;
 }
 
-static int64_t align_up(int64_t bytes)
+int64_t mot_program_align(int64_t bytes)
 {
     return (bytes + BUFFER_ALIGNMENT - 1) & ~(int64_t)(BUFFER_ALIGNMENT - 1);
 }
@@ -108,7 +108,7 @@ static void place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *bi
                 uint32_t buf = ins->bufs[k];
                 if (program->bufs.data[buf].kind != MOT_BUF_SCRATCH || binding->arena_offset[buf] >= 0)
                     continue;
-                int64_t bytes = align_up(mot_type_bytes(&binding->types[buf]));
+                int64_t bytes = mot_program_align(mot_type_bytes(&binding->types[buf]));
                 int64_t at = find_room(placed, n, life[buf].first, binding->persistent_bytes, bytes);
                 binding->arena_offset[buf] = at;
                 placed[n++] = (Placed){at, at + bytes, life[buf].last};
@@ -133,7 +133,7 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
         if (buf->kind == MOT_BUF_SCRATCH)
             continue;
         b.arena_offset[i] = b.persistent_bytes;
-        b.persistent_bytes += align_up(mot_type_bytes(&b.types[i]));
+        b.persistent_bytes += mot_program_align(mot_type_bytes(&b.types[i]));
     }
     b.arena_bytes = b.persistent_bytes;
     place_scratch(ctx, program, &b);

@@ -49,7 +49,7 @@ typedef enum MotInstrKind {
     MOT_INS_ALL_REDUCE,     /* bufs: source, destination; reduction */
     MOT_INS_REDUCE_SCATTER, /* destination is the own part of `dim` */
     MOT_INS_ALL_GATHER,     /* source is the own part of `dim` */
-    MOT_INS_ALL_TO_ALL,     /* source is split along `dim`, destination along `dim_out` */
+    MOT_INS_ALL_TO_ALL,     /* source is split along `dim`, destination along `dim_out` (or elsewhere along `dim`) */
     MOT_INS_PART,           /* no communication: destination is the own part of source along `dim` */
     MOT_INS_COPY,           /* destination = source (a new parameter value) */
     MOT_INS_SEND,           /* to / from mesh position `peer` of another stage */
@@ -110,6 +110,8 @@ typedef struct MotBinding {
  * by lifetime. The shares are those in program->mesh.
  */
 MOT_CHECKED MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position, MotBinding *out_binding);
+/* Bytes rounded up to what a buffer in an arena takes. */
+int64_t mot_program_align(int64_t bytes);
 /* A kernel's graph with its symbolic dims replaced by this binding's sizes. */
 MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32_t kernel, const MotBinding *binding);
 

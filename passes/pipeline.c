@@ -3,6 +3,11 @@
  *
  *     imported graph
  *       tie              initializers that hold the same become one parameter
+ *       simplify         constants folded, common subexpressions shared, algebra
+ *       split-dims       merged dims become atoms, reshapes move into the parameters
+ *       simplify
+ *       raise            layer norm, softmax, GELU, attention, cross-entropy recognised
+ *       simplify         the transposes that raise leaves become letters of contractions
  *       loss             the model's output becomes a loss                          <- --loss
  *       autodiff         `gradient` binds every trained parameter to its gradient
  *       clip             the gradients' global norm, and the bound on it            <- --optimizer
@@ -17,8 +22,9 @@
 #include <string.h>
 
 static const MotPass *const pipeline[] = {
-    &mot_pass_tie,  &mot_pass_loss,      &mot_pass_autodiff,
-    &mot_pass_clip, &mot_pass_optimizer, &mot_pass_expand,
+    &mot_pass_tie,      &mot_pass_simplify, &mot_pass_split_dims, &mot_pass_simplify, &mot_pass_raise,
+    &mot_pass_simplify, &mot_pass_loss,     &mot_pass_autodiff,   &mot_pass_clip,     &mot_pass_optimizer,
+    &mot_pass_expand,
 };
 enum { N_PASSES = sizeof pipeline / sizeof *pipeline };
 

@@ -82,6 +82,24 @@ static void all_gather(Group *g)
     }
 }
 
+/* Source and destination split one dim at different places: what of every peer's range lies in the own one is copied. */
+static void split_again(Group *g)
+{
+    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
+    int dim = g->ins->dim;
+    const MotType *own = type_of(g, g->own, dst);
+    Layout to = layout_of(own, dim);
+    int64_t begin = part_offset(g, g->own, dst, dim), end = begin + to.size;
+    for (uint32_t i = 0; i < g->n; i++) {
+        Layout from = layout_of(type_of(g, i, src), dim);
+        int64_t their_begin = part_offset(g, i, src, dim), their_end = their_begin + from.size;
+        int64_t first = begin > their_begin ? begin : their_begin, last = end < their_end ? end : their_end;
+        if (first < last)
+            copy_range(buffer_of(g, g->own, dst), to, first - begin, buffer_of(g, i, src), from, first - their_begin,
+                       last - first, mot_dtype_bytes(own->dtype));
+    }
+}
+
 /* Source split along dim, destination along dim_out: of every peer's source the own range of dim_out goes to the peer's range of dim. */
 static void all_to_all(Group *g)
 {
@@ -287,6 +305,8 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins)
         reduce_scatter(&g);
     else if (ins->kind == MOT_INS_ALL_GATHER)
         all_gather(&g);
+    else if (ins->dim == ins->dim_out)
+        split_again(&g);
     else
         all_to_all(&g);
     int64_t bytes = received_bytes(&g);

@@ -156,6 +156,7 @@ static MotStatus bind_all(MotSession *s)
     s->bindings = mot_arena_array(&s->bound.arena, MotBinding, s->shared->n_ranks);
     for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
         MOT_TRY(mot_program_bind(&s->bound, s->program, i, &s->bindings[i]));
+        MOT_ASSERT(s->bindings[i].arena_bytes <= s->shared->rank[i].arena_capacity);
         const MotDevice *device = &s->cluster->devices.data[s->program->mesh.devices[i]];
         if (device->memory > 0 && (double)s->bindings[i].arena_bytes > device->memory) {
             mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s", rank_name(s, i),
@@ -168,24 +169,22 @@ static MotStatus bind_all(MotSession *s)
     return MOT_OK;
 }
 
-/* The most that a rank can ever need: everything. Address space is reserved, memory comes with use. */
-static MotStatus measure_capacity(MotSession *s, int64_t *out_bytes)
+/*
+ * The most that a rank can ever need under any shares: every buffer whole, none reusing another's place (packing is not monotone in the
+ * sizes). Only address space is reserved by it; memory comes with use.
+ */
+static int64_t measure_capacity(const MotProgram *program)
 {
-    MotProgram whole = *s->program;
-    int64_t share[MOT_MAX_RANKS] = {1};
-    for (uint32_t a = 0; a < whole.mesh.n_axes; a++)
-        whole.mesh.axis[a].share = share;
-    MotBinding binding;
-    MOT_TRY(mot_program_bind(s->ctx, &whole, 0, &binding));
-    *out_bytes = (binding.arena_bytes + 4095) / 4096 * 4096;
-    return MOT_OK;
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < program->bufs.n; i++)
+        bytes += mot_program_align(mot_type_bytes(&program->bufs.data[i].global));
+    return (bytes + 4095) / 4096 * 4096;
 }
 
 static MotStatus map_shared(MotSession *s)
 {
     uint32_t n = s->program->mesh.n_devices;
-    int64_t capacity;
-    MOT_TRY(measure_capacity(s, &capacity));
+    int64_t capacity = measure_capacity(s->program);
     size_t header = (sizeof(MotShared) + n * sizeof(MotRankState) + 4095) / 4096 * 4096;
     size_t bytes = header + n * (size_t)capacity;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

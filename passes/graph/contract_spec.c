@@ -17,9 +17,11 @@ MotSpec mot_spec_of(const MotOp *contract)
     return spec;
 }
 
-MotValue mot_spec_contract(MotBuilder *b, MotValue x, MotValue y, const MotSpec *spec)
+MotValue mot_spec_contract(MotBuilder *b, const MotOp *like, MotValue x, MotValue y, const MotSpec *spec)
 {
-    return mot_contract(b, x, y, mot_arena_printf(&b->graph->ctx->arena, "%s,%s->%s", spec->in[0], spec->in[1], spec->out));
+    MotAttr_contract attrs = *mot_attrs(like, contract);
+    attrs.spec = mot_arena_printf(&b->graph->ctx->arena, "%s,%s->%s", spec->in[0], spec->in[1], spec->out);
+    return mot_result(b, mot_build(b, MOT_OP_CONTRACT, (MotValue[]){x, y}, 2, &attrs), 0);
 }
 
 int mot_spec_find(const char *letters, char letter)

@@ -110,12 +110,13 @@ static MotStatus parse_nodecay(Parse *p, const char *item, const char *value)
 
 static MotStatus parse_one_number(Parse *p, const char *item, size_t row, const char *value)
 {
-    double *field = (double *)(void *)((char *)&p->o + numbers[row].offset);
+    double number;
     if (!(numbers[row].kinds & p->kind))
         return refuse(p, item, "this optimizer has no such option");
-    if (!parse_number(value, 0, numbers[row].least, numbers[row].below, field))
+    if (!parse_number(value, 0, numbers[row].least, numbers[row].below, &number))
         return refuse(
             p, item, numbers[row].below == 1 ? "a number in [0, 1)" : "a finite number, 0 or more");
+    memcpy((char *)&p->o + numbers[row].offset, &number, sizeof number);
     return MOT_OK;
 }
 

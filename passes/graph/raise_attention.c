@@ -16,17 +16,35 @@
 
 /* ---- Scalars behind contractions ---- */
 
-static MotValue move_scalar_behind(MotMatch *m)
+/* Strips factors that are one number from *v, which keeps its shape; returns their product. */
+static double take_scalar(const MotGraph *g, MotValue *v)
+{
+    double product = 1, c;
+    for (;;) {
+        const MotOp *op = mot_graph_def(g, *v);
+        if (op->kind != MOT_OP_MUL && op->kind != MOT_OP_DIV)
+            return product;
+        int i = mot_value_is_uniform(g, op->in[1], &c) ? 0 : 1;
+        if (i == 1 && (op->kind == MOT_OP_DIV || !mot_value_is_uniform(g, op->in[0], &c)))
+            return product;
+        if (!mot_dims_equal(mot_graph_type(g, op->in[i]), mot_graph_type(g, *v)))
+            return product;
+        product = op->kind == MOT_OP_DIV ? product / c : product * c;
+        *v = op->in[i];
+    }
+}
+
+static MotValue move_scalars_behind(MotMatch *m)
 {
     const MotOp op = *mot_match_root(m);
-    int i = mot_match_value(m, 'y') == op.in[0] ? 1 : 0;
     MotValue in[2] = {op.in[0], op.in[1]};
-    double scalar = mot_match_number(m, 'c');
-    if (scalar == 1 || !mot_dims_equal(mot_match_type(m, 'x'), mot_graph_type(m->graph, in[i])))
+    if (mot_dtype_class(mot_graph_type(m->graph, m->root)->dtype) != MOT_CLASS_FLOAT)
         return 0;
-    in[i] = mot_match_value(m, 'x');
+    double scalar = take_scalar(m->graph, &in[0]) * take_scalar(m->graph, &in[1]);
+    if (in[0] == op.in[0] && in[1] == op.in[1])
+        return 0;
     MotSpec spec = mot_spec_of(&op);
-    return mot_mul_scalar(m->b, mot_spec_contract(m->b, in[0], in[1], &spec), scalar);
+    return mot_mul_scalar(m->b, mot_spec_contract(m->b, &op, in[0], in[1], &spec), scalar);
 }
 
 /* ---- What the scores are made of ---- */
@@ -162,15 +180,11 @@ static bool peel_select(Scores *s, const MotOp *op)
 }
 
 /* scores * c or scores / c */
-static bool peel_scale(Scores *s, const MotOp *op)
+static bool peel_scale(Scores *s)
 {
-    double c;
-    int i = mot_value_is_uniform(s->g, op->in[1], &c) ? 0 : 1;
-    if (i == 1 && (op->kind == MOT_OP_DIV || !mot_value_is_uniform(s->g, op->in[0], &c)))
-        return false;
-    s->scale = op->kind == MOT_OP_DIV ? s->scale / c : s->scale * c;
-    s->scores = op->in[i];
-    return true;
+    MotValue before = s->scores;
+    s->scale *= take_scalar(s->g, &s->scores);
+    return s->scores != before;
 }
 
 /* Takes apart what stands between the softmax and the product of q and k. */
@@ -178,10 +192,9 @@ static bool peel(Scores *s)
 {
     for (;;) {
         const MotOp op = *mot_graph_def(s->g, s->scores);
-        bool is_peeled = op.kind == MOT_OP_ADD                                ? peel_sum(s, &op)
-                         : op.kind == MOT_OP_SELECT                           ? peel_select(s, &op)
-                         : op.kind == MOT_OP_MUL || op.kind == MOT_OP_DIV     ? peel_scale(s, &op)
-                                                                              : false;
+        bool is_peeled = op.kind == MOT_OP_ADD      ? peel_sum(s, &op)
+                         : op.kind == MOT_OP_SELECT ? peel_select(s, &op)
+                                                    : peel_scale(s);
         if (!is_peeled)
             return op.kind == MOT_OP_CONTRACT;
     }
@@ -340,30 +353,56 @@ static MotValue from_four_dims(MotMatch *m, MotValue out, const char *letters, c
     return arrange(m->b, mot_reshape(m->b, out, rank, dims), letters, r->pv.out);
 }
 
+/* Whether a value of this type broadcasts as one of these 4 dims does. */
+static bool is_aligned(const MotType *type, const int64_t *dims)
+{
+    for (int d = 0; d < 4; d++) {
+        int own = d - (4 - type->rank);
+        if ((own < 0 ? 1 : type->dims[own]) != dims[d])
+            return false;
+    }
+    return true;
+}
+
+/* The mask, or what it was reshaped from, as it is if it is aligned with `dims`; else reshaped. */
+static MotValue align_mask(MotMatch *m, MotValue mask, const int64_t *dims)
+{
+    const MotOp *op = mot_graph_def(m->graph, mask);
+    MotValue source = op->kind == MOT_OP_RESHAPE ? op->in[0] : mask;
+    const MotValue candidates[] = {source, mask};
+    for (int i = 0; i < 2; i++)
+        if (mot_graph_type(m->graph, candidates[i])->rank <= 4 &&
+            is_aligned(mot_graph_type(m->graph, candidates[i]), dims))
+            return candidates[i];
+    return mot_reshape(m->b, mask, 4, dims);
+}
+
 /*
  * The mask as the op wants it: f32, aligned at the last dim with [B,H,T,S]. It is aligned with the scores, so these must be in
- * that order; a missing batch or head dim is put in where the mask reaches it. 0: not possible.
+ * that order. Several head dims are merged where the mask varies along all of them or none; a batch or head dim that is not
+ * there is put in. 0: not possible.
  */
 static MotValue fit_mask(MotMatch *m, const Scores *s, const Roles *r, const char *scores)
 {
-    MotType type = *mot_graph_type(m->graph, s->mask);
-    size_t n_heads = strlen(r->heads) + strlen(r->groups);
+    const MotType type = *mot_graph_type(m->graph, s->mask);
+    int64_t dims[4] = {1, 1, 1, 1}, full[MOT_MAX_RANK] = {0};
     char order[4 * MOT_MAX_RANK] = {r->batch};
     strcat(strcat(order, r->heads), r->groups);
     push(order, r->time);
     push(order, r->key);
-    if (strcmp(order, scores) != 0 || type.dtype != MOT_F32 || n_heads > 1) {
-        /* Merged heads: a mask over time and keys alone still fits. */
-        for (int d = 0; d < type.rank - 2; d++)
-            if (type.dims[d] != 1)
-                return 0;
-        if (type.rank < 2 || type.dtype != MOT_F32 || strcmp(order + strlen(order) - 2, scores + strlen(scores) - 2) != 0)
-            return 0;
-        return mot_reshape(m->b, s->mask, 2, type.dims + type.rank - 2);
+    int rank = (int)strlen(scores), n_ones = 0, n_heads = 0;
+    if (strcmp(order, scores) != 0 || type.dtype != MOT_F32 || type.rank > rank)
+        return 0;
+    for (int d = 0; d < rank; d++) {
+        full[d] = mot_graph_type(m->graph, s->scores)->dims[d];
+        int own = d - (rank - type.rank);
+        int64_t size = own < 0 ? 1 : type.dims[own];
+        bool is_head = d < rank - 2 && !(d == 0 && r->batch);
+        dims[d >= rank - 2 ? 4 - (rank - d) : is_head ? 1 : 0] *= size;
+        n_ones += is_head && size == 1 && full[d] != 1;
+        n_heads += is_head && full[d] != 1;
     }
-    if (n_heads == 0 && type.rank == 3)
-        return mot_reshape(m->b, s->mask, 4, (int64_t[]){type.dims[0], 1, type.dims[1], type.dims[2]});
-    return s->mask;
+    return n_ones == 0 || n_ones == n_heads ? align_mask(m, s->mask, dims) : 0;
 }
 
 static MotOpId build_attention(MotMatch *m, const Scores *s, const Roles *r, const char *scores)
@@ -420,7 +459,7 @@ static MotValue build_from(MotMatch *m, int64_t axis)
     int p = mot_match_value(m, 'p') == second.in[0] ? 0 : 1;
     Scores s = {.m = m, .g = m->graph, .scores = mot_match_value(m, 'x'), .scale = 1};
     Roles r = {0};
-    if (second.in[0] == second.in[1] || !peel(&s))
+    if (second.in[0] == second.in[1] || !mot_match_is_single_use(m, mot_match_value(m, 'p')) || !peel(&s))
         return 0;
     const MotOp product = *mot_graph_def(m->graph, s.scores);
     if (!find_roles(&r, &second, p, &product, axis))
@@ -462,8 +501,7 @@ static MotValue guarded_to_attention(MotMatch *m)
     "?p=div(?e=exp(sub(?x, ?m=max(?u=reduce_max(?x), #l))), ?s=max(?t=reduce_sum(?e), #n))"
 
 static const MotRule rules[] = {
-    {"contract-scaled-left", "contract(product(?x, #c), ?y)", move_scalar_behind},
-    {"contract-scaled-right", "contract(?y, product(?x, #c))", move_scalar_behind},
+    {"contract-scaled", "contract", move_scalars_behind},
     {"attention-left", "contract(?p=softmax(?x), ?v)", softmax_to_attention},
     {"attention-right", "contract(?v, ?p=softmax(?x))", softmax_to_attention},
     {"attention-guarded-left", "contract(" GUARDED ", ?v)", guarded_to_attention},

@@ -61,7 +61,7 @@ static MotValue contract_transposed(MotMatch *m)
     absorb(m, &spec, in, 0);
     absorb(m, &spec, in, 1);
     bool is_changed = in[0] != op.in[0] || in[1] != op.in[1];
-    return is_changed ? mot_spec_contract(m->b, in[0], in[1], &spec) : 0;
+    return is_changed ? mot_spec_contract(m->b, &op, in[0], in[1], &spec) : 0;
 }
 
 static MotValue transpose_of_contract(MotMatch *m)
@@ -73,7 +73,65 @@ static MotValue transpose_of_contract(MotMatch *m)
         return 0;
     for (size_t d = 0; d < strlen(old.out); d++)
         spec.out[d] = old.out[perm[d]];
-    return mot_spec_contract(m->b, op.in[0], op.in[1], &spec);
+    m->b->origin = op.origin;
+    return mot_spec_contract(m->b, &op, op.in[0], op.in[1], &spec);
+}
+
+/* Letters in the order of the alphabet as they appear, so that equal contractions look equal. */
+static MotValue name_letters(MotMatch *m)
+{
+    const MotOp op = *mot_match_root(m);
+    MotSpec spec = mot_spec_of(&op);
+    char name[128] = {0}, next = 'a';
+    bool is_changed = false;
+    for (int i = 0; i < 3; i++)
+        for (char *p = i < 2 ? spec.in[i] : spec.out; *p; p++) {
+            char *letter = &name[(int)*p];
+            *letter = *letter ? *letter : next++;
+            is_changed |= *letter != *p;
+            *p = *letter;
+        }
+    return is_changed ? mot_spec_contract(m->b, &op, op.in[0], op.in[1], &spec) : 0;
+}
+
+/*
+ * An operand that is repeated along a dim which the other operand has too need not be: each of its elements meets all those of
+ * the other anyway.
+ */
+static MotValue read_before_broadcast(MotMatch *m, MotSpec *spec, const MotOp *op, int i)
+{
+    const MotOp *def = mot_graph_def(m->graph, op->in[i]);
+    if (def->kind != MOT_OP_BROADCAST)
+        return 0;
+    const MotType x = *mot_graph_type(m->graph, def->in[0]), y = *mot_graph_type(m->graph, op->in[i]);
+    int64_t dims[MOT_MAX_RANK];
+    char letters[MOT_MAX_RANK + 1] = {0};
+    int rank = 0;
+    for (int d = 0; d < y.rank; d++) {
+        int own = d - (y.rank - x.rank);
+        bool repeats = own < 0 || x.dims[own] != y.dims[d];
+        if (repeats && mot_spec_find(spec->in[1 - i], spec->in[i][d]) < 0)
+            return 0;
+        if (repeats)
+            continue;
+        letters[rank] = spec->in[i][d];
+        dims[rank++] = y.dims[d];
+    }
+    memcpy(spec->in[i], letters, sizeof letters);
+    return mot_reshape(m->b, def->in[0], rank, dims);
+}
+
+static MotValue contract_broadcast(MotMatch *m)
+{
+    const MotOp op = *mot_match_root(m);
+    MotSpec spec = mot_spec_of(&op);
+    for (int i = 0; i < 2; i++) {
+        MotValue in[2] = {op.in[0], op.in[1]}, source = read_before_broadcast(m, &spec, &op, i);
+        in[i] = source;
+        if (source)
+            return mot_spec_contract(m->b, &op, in[0], in[1], &spec);
+    }
+    return 0;
 }
 
 /* ---- Pointwise ops ---- */
@@ -119,6 +177,8 @@ static const MotRule rules[] = {
     {"transpose-twice", "transpose(?y=transpose(?x))", compose_transposes},
     {"transpose-of-ones", "transpose(?x)", transpose_to_reshape},
     {"contract-transposed", "contract", contract_transposed},
+    {"contract-letters", "contract", name_letters},
+    {"contract-broadcast", "contract", contract_broadcast},
     {"transpose-of-contract", "transpose(?x=contract)", transpose_of_contract},
     {"transpose-behind", "pointwise", transpose_behind},
     {"transpose-behind-cast", "cast", transpose_behind},

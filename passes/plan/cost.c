@@ -57,8 +57,25 @@ double mot_cost_local_bytes(MotCost *cost, const MotType *type, MotSharding s, u
 
 /* FLOPs and bytes of an op, divided into what a factor's split divides and what stays whole. */
 typedef struct {
-    double flops, split_bytes, whole_bytes;
+    double split_flops, whole_flops, split_bytes, whole_bytes;
 } Work;
+
+/* FLOPs that do not shrink with the factor: what would be left of the op if the factor had size 0. */
+static double find_whole_flops(const MotGraph *g, const MotOp *op, const MotFactor *f)
+{
+    MotValueInfo values[MOT_MAX_OPERANDS + 1] = {{.name = NULL}};
+    MotValue in[MOT_MAX_OPERANDS];
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        in[i] = i + 1;
+        values[i + 1].type = *mot_graph_type(g, op->in[i]);
+        if (f->in_dim[i] >= 0)
+            values[i + 1].type.dims[f->in_dim[i]] = 0;
+    }
+    MotGraph shrunk = {.ctx = g->ctx, .values = {.data = values, .n = op->n_in + 1}};
+    MotOp copy = *op;
+    copy.in = in;
+    return mot_op_flops(&shrunk, &copy);
+}
 
 /* Operators that read of operand 0 no more than they write. */
 static bool reads_what_it_writes(MotOpKind kind)
@@ -69,7 +86,9 @@ static bool reads_what_it_writes(MotOpKind kind)
 static Work find_work(const MotGraph *g, const MotOp *op, const MotFactors *factors, int factor)
 {
     const MotFactor *f = factor >= 0 ? &factors->factor[factor] : NULL;
-    Work work = {.flops = mot_op_flops(g, op)};
+    double flops = mot_op_flops(g, op);
+    Work work = {.whole_flops = flops && f ? find_whole_flops(g, op, f) : flops};
+    work.split_flops = flops - work.whole_flops;
     for (uint32_t k = 0; k < op->n_out; k++) {
         double bytes = (double)mot_type_bytes(mot_graph_type(g, op->out[k]));
         *(f && f->out_dim[k] >= 0 ? &work.split_bytes : &work.whole_bytes) += bytes;
@@ -91,7 +110,7 @@ static Work find_work(const MotGraph *g, const MotOp *op, const MotFactors *fact
 
 static double work_seconds(const MotRate *rate, Work work, double fraction)
 {
-    double compute = work.flops * fraction / rate->flops;
+    double compute = (work.whole_flops + work.split_flops * fraction) / rate->flops;
     double memory = (work.whole_bytes + work.split_bytes * fraction) / rate->bandwidth;
     return rate->overhead + (compute > memory ? compute : memory);
 }
@@ -191,9 +210,9 @@ MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding h
 static double units_within(const MotRate *rate, Work work, double units, double seconds)
 {
     double left = seconds - rate->overhead, fraction = left < 0 ? 0 : 1;
-    if (work.flops > 0 && left * rate->flops < fraction * work.flops)
-        fraction = left * rate->flops / work.flops;
-    double bytes = left * rate->bandwidth - work.whole_bytes;
+    double flops = left * rate->flops - work.whole_flops, bytes = left * rate->bandwidth - work.whole_bytes;
+    if (flops < fraction * work.split_flops)
+        fraction = flops < 0 ? 0 : flops / work.split_flops;
     if (bytes < fraction * work.split_bytes)
         fraction = bytes < 0 ? 0 : bytes / work.split_bytes;
     double whole = (double)(int64_t)(fraction * units * (1 + 1e-12));

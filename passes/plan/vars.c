@@ -233,6 +233,8 @@ static bool expect(const Fill *f, const MotOp *fwd, MotOpId fwd_id, MotValue v, 
             *out = mot_choice_operand(factors, choice, i);
             return true;
         }
+    if (!is_result && is_source(mot_graph_op(in->g, def)))
+        return false; /* stored as it is needed */
     if (!is_result && is_member(f, def)) {
         int own = f->factor[in->member_of[def]];
         *out = whole_if_partial(mot_choice_result(&in->factors[def], own, in->g->values.data[v].def_index));

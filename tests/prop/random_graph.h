@@ -1,0 +1,380 @@
+/*
+ * Seeded random graphs for property tests: a few inputs and parameters, then ops over what is there, with the forms that the
+ * rewrite rules look for more often than chance would have them. Values stay finite: whatever grows is squashed by tanh.
+ */
+#ifndef MOTLEY_TESTS_PROP_RANDOM_GRAPH_H
+#define MOTLEY_TESTS_PROP_RANDOM_GRAPH_H
+
+#include "ir/builder.h"
+
+enum { RANDOM_MAX_ELEMENTS = 2048, RANDOM_MAX_RANK = 5 };
+
+typedef struct {
+    MotBuilder b;
+    MotGraph *g;
+    uint64_t state;
+    MotVec(MotValue) pool; /* floats to build from */
+    int n_sources;
+} Random;
+
+static inline uint32_t pick(Random *r, uint32_t n)
+{
+    r->state = r->state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(r->state >> 33) % n;
+}
+
+static inline MotValue any_value(Random *r)
+{
+    /* Recent values twice as often: chains are what rules work on. */
+    uint32_t n = r->pool.n, half = n / 2;
+    return r->pool.data[pick(r, 2) ? half + pick(r, n - half) : pick(r, n)];
+}
+
+static inline MotType type_of(const Random *r, MotValue v)
+{
+    return *mot_graph_type(r->g, v);
+}
+
+static inline void keep(Random *r, MotValue v)
+{
+    if (v && mot_type_elements(mot_graph_type(r->g, v)) <= RANDOM_MAX_ELEMENTS)
+        mot_vec_push(&r->g->ctx->arena, &r->pool, v);
+}
+
+static inline MotValue new_source(Random *r, int rank, const int64_t *dims)
+{
+    const char *name = mot_arena_printf(&r->g->ctx->arena, "s%d", r->n_sources++);
+    MotType type = mot_type_make(MOT_F32, rank, dims);
+    if (pick(r, 2))
+        return mot_input(&r->b, name, type);
+    return mot_param(&r->b, &(MotAttr_param){.name = name}, type);
+}
+
+static inline void add_source(Random *r)
+{
+    static const int64_t sizes[] = {1, 2, 3, 4, 6, 8, 12};
+    int64_t dims[4];
+    int rank = 1 + (int)pick(r, 4);
+    for (int d = 0; d < rank; d++)
+        dims[d] = sizes[pick(r, rank > 2 ? 5 : 7)];
+    keep(r, new_source(r, rank, dims));
+}
+
+/* ---- Pointwise ---- */
+
+static inline void add_unary(Random *r)
+{
+    MotBuilder *b = &r->b;
+    MotValue x = any_value(r), y = 0;
+    static const double exponents[] = {2, 3, 0.5, -0.5, -1, 1};
+    switch (pick(r, 7)) {
+    case 0: y = mot_neg(b, x); break;
+    case 1: y = mot_exp(b, mot_tanh(b, x)); break;
+    case 2: y = mot_relu(b, x); break;
+    case 3: y = mot_sigmoid(b, x); break;
+    case 4: y = mot_neg(b, mot_neg(b, x)); break;
+    case 5: y = mot_div(b, mot_tanh(b, x), mot_sqrt(b, mot_add_scalar(b, mot_mul(b, x, x), 1))); break;
+    default: {
+        MotValue base = mot_add_scalar(b, mot_sigmoid(b, x), 0.5);
+        y = mot_pow(b, base, mot_scalar(b, MOT_F32, exponents[pick(r, 6)]));
+    }
+    }
+    keep(r, y);
+}
+
+static inline void add_scalar_op(Random *r)
+{
+    static const double numbers[] = {0, 1, -1, 0.5, 2};
+    MotBuilder *b = &r->b;
+    MotValue x = any_value(r), c = mot_scalar(b, MOT_F32, numbers[pick(r, 5)]), y = 0;
+    MotType type = type_of(r, x);
+    if (pick(r, 3) == 0)
+        c = mot_broadcast(b, c, type.rank, type.dims);
+    switch (pick(r, 5)) {
+    case 0: y = mot_add(b, c, x); break;
+    case 1: y = mot_mul(b, x, c); break;
+    case 2: y = mot_sub(b, x, c); break;
+    case 3: y = mot_sub(b, c, x); break;
+    default: y = mot_div(b, x, mot_scalar(b, MOT_F32, 1 + pick(r, 2)));
+    }
+    keep(r, y);
+}
+
+/* With a value of the same shape, one that is broadcast, or one made by a transpose back and forth. */
+static inline void add_binary(Random *r)
+{
+    MotBuilder *b = &r->b;
+    MotValue x = any_value(r), other = any_value(r), y = 0;
+    MotType type = type_of(r, x), of_other = type_of(r, other);
+    if (!mot_dims_equal(&type, &of_other)) {
+        for (int d = 0; d < type.rank; d++)
+            type.dims[d] = pick(r, 2) ? 1 : type.dims[d];
+        int drop = (int)pick(r, (uint32_t)type.rank + 1);
+        other = new_source(r, type.rank - drop, type.dims + drop);
+    }
+    switch (pick(r, 5)) {
+    case 0: y = mot_add(b, x, other); break;
+    case 1: y = mot_mul(b, mot_tanh(b, x), other); break;
+    case 2: y = mot_sub(b, other, x); break;
+    case 3: y = mot_max(b, x, other); break;
+    default: y = mot_select(b, mot_lt(b, x, other), x, other);
+    }
+    keep(r, y);
+}
+
+/* ---- Moves ---- */
+
+/* Another factorisation of the same elements. */
+static inline void add_reshape(Random *r)
+{
+    MotValue x = any_value(r);
+    MotType type = type_of(r, x);
+    int64_t dims[RANDOM_MAX_RANK];
+    int rank = 0;
+    for (int d = 0; d < type.rank && rank < RANDOM_MAX_RANK; d++) {
+        int64_t size = type.dims[d];
+        if (pick(r, 3) == 0 && rank > 0) {
+            dims[rank - 1] *= size; /* merge */
+        } else if (pick(r, 3) == 0 && size % 2 == 0 && rank + 2 <= RANDOM_MAX_RANK && type.rank - d + rank < RANDOM_MAX_RANK) {
+            dims[rank++] = pick(r, 2) ? size / 2 : 2;
+            dims[rank] = size / dims[rank - 1];
+            rank++;
+        } else {
+            dims[rank++] = size;
+        }
+    }
+    if (mot_type_elements(&type) == mot_type_elements(&(MotType){.rank = rank, .dims = {dims[0], dims[1], dims[2], dims[3], dims[4]}}))
+        keep(r, mot_reshape(&r->b, x, rank, dims));
+}
+
+static inline void make_perm(Random *r, int rank, int64_t *perm)
+{
+    for (int d = 0; d < rank; d++)
+        perm[d] = d;
+    for (int d = rank - 1; d > 0; d--) {
+        uint32_t k = pick(r, (uint32_t)d + 1);
+        int64_t swapped = perm[d];
+        perm[d] = perm[k];
+        perm[k] = swapped;
+    }
+}
+
+static inline void add_transpose(Random *r)
+{
+    MotValue x = any_value(r);
+    int64_t perm[MOT_MAX_RANK];
+    make_perm(r, type_of(r, x).rank, perm);
+    keep(r, mot_transpose(&r->b, x, perm));
+}
+
+static inline void add_broadcast(Random *r)
+{
+    MotValue x = any_value(r);
+    MotType type = type_of(r, x);
+    for (int d = 0; d < type.rank; d++)
+        type.dims[d] = type.dims[d] == 1 ? 1 + pick(r, 3) : type.dims[d];
+    if (mot_type_elements(&type) <= RANDOM_MAX_ELEMENTS)
+        keep(r, mot_broadcast(&r->b, x, type.rank, type.dims));
+}
+
+/* Equal or unequal parts of one dim, each kept; sometimes put together again. */
+static inline void add_parts(Random *r)
+{
+    MotValue x = any_value(r), part[4];
+    MotType type = type_of(r, x);
+    if (type.rank == 0)
+        return;
+    int axis = (int)pick(r, (uint32_t)type.rank);
+    int64_t size = type.dims[axis], n = 2 + pick(r, 2);
+    if (size < n)
+        return;
+    for (int64_t i = 0, start = 0; i < n; i++) {
+        int64_t length = i + 1 < n ? (pick(r, 4) ? size / n : 1) : size - start;
+        part[i] = mot_slice_axis(&r->b, x, axis, start, length);
+        start += length;
+        keep(r, part[i]);
+    }
+    if (pick(r, 2))
+        keep(r, mot_concat(&r->b, part, (uint32_t)n, axis));
+}
+
+static inline void add_strided_slice(Random *r)
+{
+    MotValue x = any_value(r);
+    MotType type = type_of(r, x);
+    int64_t start[MOT_MAX_RANK], size[MOT_MAX_RANK], step[MOT_MAX_RANK];
+    for (int d = 0; d < type.rank; d++) {
+        bool is_reversed = pick(r, 4) == 0;
+        step[d] = is_reversed ? -1 : 1 + (int64_t)pick(r, 2);
+        start[d] = is_reversed ? type.dims[d] - 1 : 0;
+        size[d] = step[d] == 2 ? (type.dims[d] + 1) / 2 : type.dims[d];
+    }
+    keep(r, mot_slice(&r->b, x, start, size, step));
+}
+
+static inline void add_gather(Random *r)
+{
+    MotValue x = any_value(r);
+    MotType type = type_of(r, x);
+    if (type.rank == 0)
+        return;
+    int axis = (int)pick(r, (uint32_t)type.rank);
+    int64_t n = 1 + pick(r, (uint32_t)type.dims[axis]);
+    MotValue index = mot_iota(&r->b, MOT_I64, 1, &n, 0);
+    if (pick(r, 2))
+        index = mot_rsub(&r->b, (double)(n - 1), index);
+    keep(r, mot_gather(&r->b, x, index, axis));
+}
+
+static inline void add_pad(Random *r)
+{
+    MotValue x = any_value(r);
+    MotType type = type_of(r, x);
+    int64_t lo[MOT_MAX_RANK], hi[MOT_MAX_RANK];
+    for (int d = 0; d < type.rank; d++) {
+        lo[d] = pick(r, 4) == 0;
+        hi[d] = pick(r, 4) == 0;
+    }
+    keep(r, mot_pad(&r->b, x, lo, hi, 0.5));
+}
+
+/* ---- Sums ---- */
+
+static inline void add_reduction(Random *r)
+{
+    MotValue x = any_value(r);
+    MotType type = type_of(r, x);
+    int64_t axes[MOT_MAX_RANK];
+    uint32_t n = 0;
+    for (int d = 0; d < type.rank; d++)
+        if (pick(r, 2))
+            axes[n++] = d;
+    bool is_sum = pick(r, 2), keeps = pick(r, 2);
+    MotValue y = is_sum ? mot_reduce_sum(&r->b, x, axes, n, keeps) : mot_reduce_max(&r->b, x, axes, n, keeps);
+    keep(r, mot_tanh(&r->b, y));
+}
+
+/* A product with a new parameter over some of the dims; the result's dims in any order. */
+static inline void add_contract(Random *r)
+{
+    MotValue x = any_value(r);
+    MotType type = type_of(r, x);
+    char left[MOT_MAX_RANK + 1] = "", right[MOT_MAX_RANK + 1] = "", out[MOT_MAX_RANK + 1] = "";
+    int64_t dims[MOT_MAX_RANK], perm[MOT_MAX_RANK];
+    int n_left = 0, n_right = 0, n_out = 0;
+    for (int d = 0; d < type.rank; d++) {
+        char letter = (char)('p' + d);
+        bool is_summed = pick(r, 2);
+        left[n_left++] = letter;
+        if (is_summed || pick(r, 4) == 0) {
+            right[n_right] = letter;
+            dims[n_right++] = type.dims[d];
+        }
+        if (!is_summed)
+            out[n_out++] = letter;
+    }
+    if (n_right < 4 && n_out < 5) {
+        right[n_right] = out[n_out++] = 'z';
+        dims[n_right++] = 1 + pick(r, 4);
+    }
+    make_perm(r, n_out, perm);
+    char shuffled[MOT_MAX_RANK + 1] = "";
+    for (int d = 0; d < n_out; d++)
+        shuffled[d] = out[perm[d]];
+    MotValue w = new_source(r, n_right, dims);
+    bool is_swapped = pick(r, 2);
+    const char *spec = mot_arena_printf(&r->g->ctx->arena, "%s,%s->%s", is_swapped ? right : left,
+                                        is_swapped ? left : right, shuffled);
+    keep(r, mot_tanh(&r->b, mot_contract(&r->b, is_swapped ? w : x, is_swapped ? x : w, spec)));
+}
+
+/* ---- What raise looks for, and things close to it ---- */
+
+static inline MotValue mean_over(Random *r, MotValue x, int64_t axis)
+{
+    return mot_mul_scalar(&r->b, mot_reduce_sum(&r->b, x, &axis, 1, MOT_KEEP), 1 / (double)type_of(r, x).dims[axis]);
+}
+
+static inline void add_norm(Random *r)
+{
+    MotBuilder *b = &r->b;
+    MotValue x = any_value(r);
+    MotType type = type_of(r, x);
+    if (type.rank == 0)
+        return;
+    int64_t axis = pick(r, 4) ? type.rank - 1 : (int64_t)pick(r, (uint32_t)type.rank);
+    MotValue d = mot_sub(b, x, mean_over(r, x, axis));
+    MotValue squares = pick(r, 2) ? mot_mul(b, d, d) : mot_pow(b, d, mot_scalar(b, MOT_F32, 2));
+    MotValue y = mot_div(b, d, mot_sqrt(b, mot_add_scalar(b, mean_over(r, squares, axis), 0.01)));
+    if (pick(r, 2))
+        y = mot_mul(b, y, new_source(r, 1, &type.dims[type.rank - 1]));
+    if (pick(r, 2))
+        y = mot_add(b, new_source(r, 1, &type.dims[type.rank - 1]), y);
+    keep(r, y);
+}
+
+static inline void add_softmax(Random *r)
+{
+    MotBuilder *b = &r->b;
+    MotValue x = any_value(r);
+    if (type_of(r, x).rank == 0)
+        return;
+    int64_t axis = pick(r, (uint32_t)type_of(r, x).rank), other = pick(r, 8) ? axis : 0;
+    MotValue e = mot_exp(b, mot_sub(b, x, mot_reduce_max(b, x, &axis, 1, MOT_KEEP)));
+    keep(r, mot_div(b, e, mot_reduce_sum(b, e, &other, 1, MOT_KEEP)));
+}
+
+static inline void add_gelu(Random *r)
+{
+    MotBuilder *b = &r->b;
+    MotValue x = any_value(r);
+    MotValue z = mot_add_scalar(b, mot_erf(b, mot_mul_scalar(b, x, 0.70710678)), 1);
+    keep(r, pick(r, 2) ? mot_mul(b, mot_mul_scalar(b, x, 0.5), z) : mot_mul_scalar(b, mot_mul(b, z, x), pick(r, 4) ? 0.5 : 0.25));
+}
+
+/* Self-attention of a value seen as [B, T, H, D], in one of the orders exporters use. */
+static inline void add_attention(Random *r)
+{
+    MotBuilder *b = &r->b;
+    MotValue x = any_value(r);
+    MotType type = type_of(r, x);
+    if (type.rank != 4)
+        return;
+    int64_t heads_first[] = {0, 2, 1, 3}, axis = 3, times = type.dims[1], dims[] = {times, times};
+    MotValue q = mot_transpose(b, x, heads_first), k = mot_mul_scalar(b, q, 0.5), v = mot_transpose(b, mot_tanh(b, x), heads_first);
+    MotValue scores = mot_contract(b, q, k, "bhtd,bhsd->bhts");
+    MotValue sees = mot_le(b, mot_iota(b, MOT_I64, 2, dims, 1), mot_iota(b, MOT_I64, 2, dims, 0));
+    if (pick(r, 2))
+        scores = mot_add(b, scores, mot_select(b, sees, mot_scalar(b, MOT_F32, 0), mot_scalar(b, MOT_F32, -1e9)));
+    else if (pick(r, 2))
+        scores = mot_select(b, sees, scores, mot_scalar(b, MOT_F32, -1e30));
+    else if (pick(r, 2))
+        scores = mot_add(b, scores, new_source(r, 2, dims));
+    MotValue e = mot_exp(b, mot_sub(b, scores, mot_reduce_max(b, scores, &axis, 1, MOT_KEEP)));
+    MotValue p = mot_div(b, e, mot_reduce_sum(b, e, &axis, 1, MOT_KEEP));
+    MotValue y = mot_transpose(b, mot_contract(b, p, v, "bhts,bhsd->bhtd"), heads_first);
+    keep(r, mot_reshape(b, y, 3, (int64_t[]){type.dims[0], times, type.dims[2] * type.dims[3]}));
+}
+
+static inline MotGraph *random_graph(MotCtx *ctx, uint64_t seed)
+{
+    static void (*const steps[])(Random *) = {
+        add_unary,     add_scalar_op, add_scalar_op, add_binary,    add_binary,        add_reshape, add_reshape,
+        add_reshape,   add_transpose, add_transpose, add_broadcast, add_parts,         add_parts,   add_strided_slice,
+        add_gather,    add_pad,       add_reduction, add_contract,  add_contract,      add_norm,    add_softmax,
+        add_gelu,      add_attention, add_attention, add_source,
+    };
+    Random r = {.g = mot_graph_make(ctx, "random"), .state = seed * 0x9e3779b97f4a7c15u + 1};
+    r.b = mot_builder_make(r.g);
+    add_source(&r);
+    keep(&r, new_source(&r, 4, (int64_t[]){2, 1 + pick(&r, 4), 2, 1 + pick(&r, 3)}));
+    uint32_t n = 4 + pick(&r, 24);
+    for (uint32_t i = 0; i < n; i++)
+        steps[pick(&r, sizeof steps / sizeof *steps)](&r);
+    for (int i = 0; i < 3; i++)
+        mot_output(&r.b, mot_arena_printf(&ctx->arena, "y%d", i), i ? any_value(&r) : r.pool.data[r.pool.n - 1]);
+    mot_graph_compact(r.g);
+    return r.g;
+}
+
+#endif
