@@ -5,7 +5,6 @@
 #include "ir/layout.h"
 #include "passes/lower/lower.h"
 #include "passes/pipeline.h"
-#include "passes/plan/plan.h"
 #include "runtime/npy.h"
 
 #include <stdlib.h>
@@ -139,9 +138,11 @@ MotStatus mot_job_initializer(MotCtx *ctx, const MotJob *job, const char *name, 
 
 /* ---- Training ---- */
 
-static MotStatus read_ties(MotCtx *ctx, const MotJob *job, MotPassOpts *opts)
+static MotStatus read_ties(MotCtx *ctx, MotJob *job, MotPassOpts *opts)
 {
     const char *const *texts = mot_args_list(job->args, "--tie", &opts->n_ties);
+    if (opts->n_ties)
+        MOT_TRY(mot_trained_find_ties(ctx, job->file, &job->trained));
     MotTie *ties = mot_arena_array(&ctx->arena, MotTie, opts->n_ties);
     for (uint32_t i = 0; i < opts->n_ties; i++) {
         const MotTrainedRow *first = NULL, *second = NULL;
@@ -157,7 +158,10 @@ static MotStatus read_ties(MotCtx *ctx, const MotJob *job, MotPassOpts *opts)
         if (!first)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie %s: it is A=B with the names of two initializers",
                             mot_quote(&ctx->arena, texts[i]));
-        ties[i] = (MotTie){first->name, second->name, !mot_dims_equal(&first->type, &second->type)};
+        /* A square matrix may be tied either way: what the values say decides. */
+        bool is_known = second->looks_tied && strcmp(second->looks_tied, first->name) == 0;
+        bool is_transposed = is_known ? second->is_transposed : !mot_dims_equal(&first->type, &second->type);
+        ties[i] = (MotTie){first->name, second->name, is_transposed};
     }
     opts->ties = ties;
     return MOT_OK;
@@ -197,7 +201,7 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
 MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
 {
     MOT_TRY(mot_trained_freeze(ctx, job->graph, job->file));
-    return mot_passes_run(ctx, job->graph, &(MotPassOpts){0}, NULL, "split-dims");
+    return mot_passes_run(ctx, job->graph, &(MotPassOpts){0}, NULL, "raise");
 }
 
 /* ---- Devices ---- */
@@ -222,22 +226,39 @@ static MotStatus make_cluster(MotCtx *ctx, MotJob *job)
     return MOT_OK;
 }
 
+/* GLOB=CHOICE, split at the last '='. */
+static MotStatus read_fixes(MotCtx *ctx, const MotArgs *args, MotPlanOpts *opts)
+{
+    const char *const *texts = mot_args_list(args, "--fix", &opts->n_fixes);
+    MotFix *fixes = mot_arena_array(&ctx->arena, MotFix, opts->n_fixes);
+    for (uint32_t i = 0; i < opts->n_fixes; i++) {
+        const char *equals = strrchr(texts[i], '=');
+        if (!equals)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--fix %s: it is GLOB=CHOICE", mot_quote(&ctx->arena, texts[i]));
+        fixes[i] = (MotFix){mot_arena_strndup(&ctx->arena, texts[i], (size_t)(equals - texts[i])), equals + 1};
+    }
+    opts->fixes = fixes;
+    return MOT_OK;
+}
+
+MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
+{
+    MotPlanOpts opts = {.stats = &job->stats};
+    MotShareList shares = {0};
+    const char *text = mot_args_get(job->args, "--shares", NULL);
+    MOT_TRY(make_cluster(ctx, job));
+    if (text)
+        MOT_TRY(mot_args_shares(ctx, text, &shares));
+    opts.share = shares.data;
+    opts.n_share = shares.n;
+    MOT_TRY(read_fixes(ctx, job->args, &opts));
+    MOT_TRY(mot_plan_make(ctx, job->graph, job->cluster, &opts, &job->plan));
+    return mot_plan_verify(job->plan);
+}
+
 MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
 {
-    MotPlanOpts opts = {0};
-    MotShareList shares = {0};
-    const char *share_text = mot_args_get(job->args, "--shares", NULL);
-    MOT_TRY(make_cluster(ctx, job));
-    if (share_text) {
-        MOT_TRY(mot_args_shares(ctx, share_text, &shares));
-        if (shares.n != job->cluster->devices.n)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--shares %s: %u shares for %u devices", share_text, shares.n,
-                            job->cluster->devices.n);
-    }
-    opts.shares = shares.data;
-    opts.fixes = mot_args_list(job->args, "--fix", &opts.n_fixes);
-    MOT_TRY(mot_plan_make(ctx, job->graph, job->cluster, &opts, &job->plan));
-    MOT_TRY(mot_plan_verify(job->plan));
+    MOT_TRY(mot_job_plan(ctx, job));
     MOT_TRY(mot_lower(ctx, job->plan, 0, &job->program));
     return mot_program_verify(job->program);
 }

@@ -10,6 +10,7 @@
 #include "ir/program.h"
 #include "passes/graph/loss.h"
 #include "passes/graph/optimizer.h"
+#include "passes/plan/plan.h"
 #include "runtime/session.h"
 
 typedef struct MotJob {
@@ -24,6 +25,7 @@ typedef struct MotJob {
     MotOptimizer optimizer;
     MotCluster *cluster;
     MotPlan *plan;
+    MotPlanStats stats;
     MotProgram *program;
     MotSession *session;
 } MotJob;
@@ -42,7 +44,9 @@ MOT_CHECKED MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job);
  * (`grad`, `bench`) is read as input "labels" and appended to job->inputs when `labels_are_files`.
  */
 MOT_CHECKED MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bool labels_are_files);
-/* Cluster, plan (--plan, --shares, --fix or the planner's), program. */
+/* Cluster, and the plan under --shares and --fix. */
+MOT_CHECKED MotStatus mot_job_plan(MotCtx *ctx, MotJob *job);
+/* The plan, and the program. */
 MOT_CHECKED MotStatus mot_job_place(MotCtx *ctx, MotJob *job);
 /* Starts the ranks and gives them the parameters of the file and the inputs of --input. */
 MOT_CHECKED MotStatus mot_job_start(MotCtx *ctx, MotJob *job);

@@ -289,7 +289,7 @@ MotStatus mot_kernel_build(MotCtx *ctx, const MotGraph *graph, MotKernelIr *out_
 {
     *out_kernel = (MotKernelIr){.graph = graph};
     Build b = {.ctx = ctx, .kernel = out_kernel};
-    MOT_TRY(expand_graph(ctx, graph, &b.g));
+    MOT_TRY(expand_graph(ctx, mot_graph_clone(ctx, graph), &b.g)); /* a copy: the original may belong to another thread */
     b.buf_of = mot_arena_array(&ctx->arena, uint32_t, b.g->values.n);
     MOT_TRY(check_dtypes(&b));
     MOT_TRY(number_buffers(&b));

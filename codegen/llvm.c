@@ -112,15 +112,12 @@ LLVMValueRef mot_llvm_points(MotLlvm *l, int from, int to)
     return n;
 }
 
-void mot_llvm_set_point(MotLlvm *l, LLVMValueRef n, int from, int to, int skip)
+void mot_llvm_set_point(MotLlvm *l, LLVMValueRef n, int from, int to)
 {
-    int first = from == skip ? from + 1 : from;
     for (int i = to; i-- > from;) {
-        if (i == skip)
-            continue;
         LLVMValueRef extent = mot_llvm_extent(l, l->nest->loop[i].extent);
-        l->index[i] = i == first ? n : mot_llvm_rem(l, n, extent);
-        if (i != first)
+        l->index[i] = i == from ? n : mot_llvm_rem(l, n, extent);
+        if (i != from)
             n = mot_llvm_div(l, n, extent);
     }
 }

@@ -61,8 +61,8 @@ LLVMValueRef mot_llvm_ceil_div(MotLlvm *l, LLVMValueRef a, int64_t b);
 LLVMValueRef mot_llvm_extent(MotLlvm *l, MotExtent e);
 /* Product of the extents of loops [from, to). */
 LLVMValueRef mot_llvm_points(MotLlvm *l, int from, int to);
-/* Sets index[from, to) to point number `n` of those loops, the last one fastest; skips loop `skip` (-1: none). */
-void mot_llvm_set_point(MotLlvm *l, LLVMValueRef n, int from, int to, int skip);
+/* Sets index[from, to) to point number `n` of those loops, the last one fastest. */
+void mot_llvm_set_point(MotLlvm *l, LLVMValueRef n, int from, int to);
 
 /* for (index = from; index < to; index += step). The body is printed between begin and end; nothing happens if from >= to. */
 typedef struct MotLlvmLoop {

@@ -58,7 +58,7 @@ static void print_part(MotLlvm *l, const Part *p)
     LLVMValueRef zero = mot_llvm_int(l, 0), one = mot_llvm_int(l, 1);
     LLVMValueRef sums = mot_llvm_points(l, nest->n_kept, nest->n_loops);
     MotLlvmLoop loop = mot_llvm_loop_begin(l, zero, mot_llvm_max(l, sums, one), one);
-    mot_llvm_set_point(l, loop.index, nest->n_kept, nest->n_loops, -1);
+    mot_llvm_set_point(l, loop.index, nest->n_kept, nest->n_loops);
     LLVMValueRef has_sums = mot_llvm_less(l, zero, sums), is_first = LLVMBuildICmp(l->b, LLVMIntEQ, loop.index, zero, "");
     bool trans_a = !mot_extent_is(c->a_k, 1), trans_b = !mot_extent_is(c->b_n, 1);
     LLVMValueRef at_a = mot_llvm_mul(l, p->m0, mot_llvm_extent(l, c->a_m));
@@ -90,7 +90,7 @@ static void print_contract(MotLlvm *l)
     LLVMValueRef last = mot_llvm_add(l, mot_llvm_div(l, mot_llvm_sub(l, l->end, one), slabs), one);
     MotLlvmLoop loop = mot_llvm_loop_begin(l, first, last, one);
     LLVMValueRef start = mot_llvm_mul(l, loop.index, slabs);
-    mot_llvm_set_point(l, loop.index, 0, l->nest->n_kept, -1);
+    mot_llvm_set_point(l, loop.index, 0, l->nest->n_kept);
     Part part = make_part(l, mot_llvm_max(l, mot_llvm_sub(l, l->begin, start), mot_llvm_int(l, 0)),
                           mot_llvm_min(l, mot_llvm_sub(l, l->end, start), slabs));
     print_part(l, &part);
@@ -122,7 +122,7 @@ typedef struct {
 } Stripe;
 
 /* The vectors of `stripe` in the row that starts at `row`. */
-static LLVMValueRef stripe_address(MotLlvm *l, LLVMValueRef row, const Stripe *s, int i)
+static LLVMValueRef stripe_address(MotLlvm *l, LLVMValueRef row, const Stripe *s, unsigned i)
 {
     return mot_llvm_at(l, l->f32, row, s->column[i]);
 }
@@ -133,7 +133,7 @@ static void print_zeros(MotLlvm *l, const Stripe *s)
     MotLlvmLoop row = mot_llvm_loop_begin(l, mot_llvm_int(l, 0), mot_llvm_extent(l, c->size), mot_llvm_int(l, 1));
     LLVMValueRef at = mot_llvm_mul(l, row.index, mot_llvm_extent(l, c->axis_stride));
     LLVMValueRef base = address_of(l, &c->result, PRE, POST, at);
-    for (int i = 0; i < STRIPE_VECTORS; i++)
+    for (unsigned i = 0; i < STRIPE_VECTORS; i++)
         mot_llvm_store(l, mot_llvm_splat_f32(l, 0), stripe_address(l, base, s, i), s->mask[i]);
     mot_llvm_loop_end(l, &row);
 }
@@ -167,7 +167,7 @@ static void print_updates(MotLlvm *l, const Stripe *s)
     LLVMBasicBlockRef after = mot_llvm_if_begin(l, is_inside);
     LLVMValueRef from = address_of(l, &c->update, PRE, POST, mot_llvm_mul(l, loop.index, mot_llvm_extent(l, c->update.stride[INDEX])));
     LLVMValueRef to = address_of(l, &c->result, PRE, POST, mot_llvm_mul(l, index, mot_llvm_extent(l, c->axis_stride)));
-    for (int i = 0; i < STRIPE_VECTORS; i++) {
+    for (unsigned i = 0; i < STRIPE_VECTORS; i++) {
         LLVMValueRef old = mot_llvm_load(l, l->f32, stripe_address(l, to, s, i), s->mask[i]);
         LLVMValueRef more = mot_llvm_load(l, l->f32, stripe_address(l, from, s, i), s->mask[i]);
         mot_llvm_store(l, mot_llvm_fadd(l, old, more), stripe_address(l, to, s, i), s->mask[i]);
@@ -185,7 +185,7 @@ static void print_scatter(MotLlvm *l)
     l->index[PRE] = mot_llvm_div(l, task.index, stripes);
     LLVMValueRef first = mot_llvm_mul(l, mot_llvm_rem(l, task.index, stripes), mot_llvm_int(l, width));
     Stripe s;
-    for (int i = 0; i < STRIPE_VECTORS; i++) {
+    for (unsigned i = 0; i < STRIPE_VECTORS; i++) {
         s.column[i] = mot_llvm_add(l, first, mot_llvm_int(l, i * l->lanes));
         s.mask[i] = post.factor % width == 0 ? NULL : mot_llvm_tail_mask(l, s.column[i], mot_llvm_extent(l, post));
     }

@@ -275,7 +275,7 @@ static void print_pointwise(MotLlvm *l)
     const bool *none = mot_arena_array(&l->ctx->arena, bool, l->nest->nodes.n);
     MotLlvmLoop task = mot_llvm_loop_begin(l, l->begin, l->end, mot_llvm_int(l, 1));
     LLVMValueRef blocks = count_blocks(l, BLOCK);
-    mot_llvm_set_point(l, mot_llvm_div(l, task.index, blocks), 0, l->nest->n_kept - 1, -1);
+    mot_llvm_set_point(l, mot_llvm_div(l, task.index, blocks), 0, l->nest->n_kept - 1);
     LLVMValueRef from = mot_llvm_mul(l, mot_llvm_rem(l, task.index, blocks), mot_llvm_int(l, BLOCK));
     LLVMValueRef to = mot_llvm_min(l, mot_llvm_add(l, from, mot_llvm_int(l, BLOCK)), mot_llvm_extent(l, lane_extent(l)));
     MotLanes lanes = mot_llvm_lanes_make(l, from, NULL);
@@ -306,7 +306,7 @@ static void print_row_phase(MotLlvm *l, MotLanes *lanes, uint32_t phase, const b
         return;
     }
     MotLlvmLoop loop = mot_llvm_loop_begin(l, zero, mot_llvm_points(l, nest->n_kept, nest->n_loops - 1), mot_llvm_int(l, 1));
-    mot_llvm_set_point(l, loop.index, nest->n_kept, nest->n_loops - 1, -1);
+    mot_llvm_set_point(l, loop.index, nest->n_kept, nest->n_loops - 1);
     l->saved_index = mot_llvm_mul(l, loop.index, n);
     print_lane_loop(l, lanes, zero, n, phase, is_written);
     mot_llvm_loop_end(l, &loop);
@@ -324,7 +324,7 @@ static void print_row(MotLlvm *l)
     const MotNest *nest = l->nest;
     bool *is_written = mot_arena_array(&l->ctx->arena, bool, nest->nodes.n);
     MotLlvmLoop task = mot_llvm_loop_begin(l, l->begin, l->end, mot_llvm_int(l, 1));
-    mot_llvm_set_point(l, task.index, 0, nest->n_kept, -1);
+    mot_llvm_set_point(l, task.index, 0, nest->n_kept);
     MotLanes lanes = mot_llvm_lanes_make(l, mot_llvm_int(l, 0), NULL);
     start_reductions(l, &lanes);
     for (uint32_t phase = 0; phase < nest->n_phases; phase++) {
@@ -352,7 +352,7 @@ static void print_column_phase(MotLlvm *l, MotLanes *lanes, uint32_t phase, bool
     const MotNest *nest = l->nest;
     LLVMValueRef n = mot_llvm_points(l, nest->n_kept, nest->n_loops);
     MotLlvmLoop loop = mot_llvm_loop_begin(l, mot_llvm_int(l, 0), n, mot_llvm_int(l, 1));
-    mot_llvm_set_point(l, loop.index, nest->n_kept, nest->n_loops, -1);
+    mot_llvm_set_point(l, loop.index, nest->n_kept, nest->n_loops);
     l->saved_index = loop.index;
     for (unsigned i = 0; i < COLUMN_VECTORS; i++)
         print_point(l, &lanes[i], phase, is_written);
@@ -368,7 +368,7 @@ static void print_column(MotLlvm *l)
     bool *is_written = mot_arena_array(&l->ctx->arena, bool, nest->nodes.n);
     MotLlvmLoop task = mot_llvm_loop_begin(l, l->begin, l->end, mot_llvm_int(l, 1));
     LLVMValueRef blocks = count_blocks(l, width);
-    mot_llvm_set_point(l, mot_llvm_div(l, task.index, blocks), 0, nest->n_kept - 1, -1);
+    mot_llvm_set_point(l, mot_llvm_div(l, task.index, blocks), 0, nest->n_kept - 1);
     LLVMValueRef from = mot_llvm_mul(l, mot_llvm_rem(l, task.index, blocks), mot_llvm_int(l, width));
     MotLanes lanes[COLUMN_VECTORS];
     for (unsigned i = 0; i < COLUMN_VECTORS; i++) {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+static const int64_t max_value_bytes = 256 << 20; /* of a case, which are small */
 static const double absolute_tolerance = 1e-7, relative_tolerance = 1e-3;
 
 typedef struct {
@@ -132,7 +133,8 @@ static MotStatus run_set(Case *c, int set)
 {
     MotGraph *g;
     MOT_TRY(read_inputs(c, set));
-    MotImportOpts opts = {.inputs = c->inputs, .n_inputs = c->n_inputs};
+    MotImportOpts opts = {
+        .inputs = c->inputs, .n_inputs = c->n_inputs, .max_value_bytes = max_value_bytes};
     MOT_TRY(mot_import(c->ctx, c->model, &opts, &g));
     MotTensor *values = mot_arena_array(&c->ctx->arena, MotTensor, g->values.n);
     MOT_TRY(set_sources(c, g, values));

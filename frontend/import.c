@@ -410,6 +410,30 @@ static void note_operands(const MotNode *n)
     }
 }
 
+/* What a builder or the evaluation refused gets the node's place; it names the op and the operator otherwise. */
+static void relocate(MotNode *n)
+{
+    MotCtx *ctx = n->im->ctx;
+    char *text = mot_arena_strdup(&ctx->arena, mot_text_get(&ctx->error));
+    MotStatus status = ctx->status == MOT_ERR_DATA ? MOT_ERR_MODEL : ctx->status;
+    const char *prefix = mot_arena_printf(&ctx->arena, "node %s: ", quote(n->im, n->b->origin));
+    if (strncmp(text, n->loc.file, strlen(n->loc.file)) == 0)
+        return;
+    char *line = strncmp(text, prefix, strlen(prefix)) == 0 ? text + strlen(prefix) : text;
+    char *rest = strchr(line, '\n');
+    if (rest)
+        *rest++ = 0;
+    mot_error_clear(ctx);
+    mot_node_fail(n, status, "%s", line);
+    while (rest && *rest) {
+        line = rest + strspn(rest, " ");
+        rest = strchr(line, '\n');
+        if (rest)
+            *rest++ = 0;
+        mot_note(ctx, "%s", line);
+    }
+}
+
 /* The sizes of new values must be countable and below the limit, before anything is computed with them. */
 static void check_sizes(MotNode *n, MotValue first)
 {
@@ -469,9 +493,11 @@ static MotStatus lower_node(MotImport *im, uint32_t index)
     if (mot_node_ok(&n))
         bind_results(&n);
     MotStatus status = mot_node_ok(&n) ? mot_import_fold(im, first_op) : im->ctx->status;
-    if (status != MOT_OK)
+    if (status != MOT_OK && !im->starts_again) {
+        relocate(&n);
         note_operands(&n);
-    return status;
+    }
+    return im->ctx->status;
 }
 
 /* ---- Outputs and hints ---- */

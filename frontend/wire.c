@@ -269,7 +269,7 @@ static MotStatus read_packed(Scan *s, Frame *f, const Field *field, size_t lengt
 
 static MotStatus read_delimited(Scan *s, Frame *f, const Field *field)
 {
-    size_t length_at = s->pos, length;
+    size_t length_at = s->pos, length = 0;
     MOT_TRY(read_length(s, f->end, &length));
     if (field->form < FORM_TEXT)
         return read_packed(s, f, field, length);
@@ -318,7 +318,7 @@ static MotStatus read_known(Scan *s, Frame *f, const Field *field, unsigned wire
 
 static MotStatus skip_unknown(Scan *s, Frame *f, uint64_t number, unsigned wire_type, size_t start)
 {
-    size_t length;
+    size_t length = 0;
     uint64_t ignored;
     if (++s->unknown > s->limits->unknown)
         return exceed(s, "unknown", s->limits->unknown, "too many fields are unknown");

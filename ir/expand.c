@@ -318,13 +318,13 @@ static bool read_sizes(MotBuilder *b, const MotOp *op, Sizes *out_sizes)
                          .t = q.dims[1],
                          .s = k.dims[1],
                          .g = groups,
-                         .r = groups > 0 ? q.dims[2] / groups : 0,
+                         .r = groups > 0 ? q.dims[2] / groups : 1, /* a rank without heads */
                          .d = q.dims[3],
                          .e = v.dims[3]};
     return require(b, op, q.dims[0] == k.dims[0] && k.dims[0] == v.dims[0], "batch sizes differ") &&
            require(b, op, k.dims[1] == v.dims[1] && k.dims[2] == v.dims[2], "k and v differ") &&
            require(b, op, q.dims[3] == k.dims[3], "q and k differ in the head size") &&
-           require(b, op, groups > 0 && q.dims[2] % groups == 0,
+           require(b, op, q.dims[2] == groups * out_sizes->r,
                    "query heads must be a multiple of key heads");
 }
 

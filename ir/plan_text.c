@@ -319,7 +319,7 @@ static MotStatus read_graph(Parser *p, const MotRecord *r)
 
 static MotStatus read_op(Parser *p, const MotRecord *r)
 {
-    uint32_t number, n;
+    uint32_t number = 0, n;
     int64_t factor[MOT_MAX_AXES];
     MOT_TRY(read_index(p, r, 1, p->plan->graph->body.n, &number));
     MotOpId id = p->plan->graph->body.data[number - 1];
@@ -337,7 +337,7 @@ static MotStatus read_op(Parser *p, const MotRecord *r)
 
 static MotStatus read_prediction(Parser *p, const MotRecord *r)
 {
-    uint32_t device;
+    uint32_t device = 0;
     MOT_TRY(read_index(p, r, 0, (int64_t)p->cluster->devices.n - 1, &device));
     return read_fields(p, r, prediction_fields, NULL, &p->plan->devices[device]);
 }

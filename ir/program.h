@@ -42,6 +42,8 @@ typedef struct MotBuf {
 typedef struct MotKernel {
     const char *name; /* k_<hash of the graph text> */
     MotGraph *graph;  /* inputs in operand order, outputs in result order; symbols are the program's dims */
+    const void *image; /* compiled for a CPU (support/image.h), or NULL */
+    size_t image_bytes;
 } MotKernel;
 
 typedef enum MotInstrKind {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const MotDeviceApi *const devices[] = {&mot_device_ref};
+static const MotDeviceApi *const devices[] = {&mot_device_ref, &mot_device_cpu};
 
 const MotDeviceApi *mot_device_find(const char *name)
 {

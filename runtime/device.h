@@ -1,6 +1,6 @@
 /*
  * Device backends: what runs the kernels of a Program on one rank. A kernel is prepared once a binding and launched in the step.
- * Backends: `ref` (ir/eval.h, the oracle).
+ * Backends: `ref` (ir/eval.h, the oracle) and `cpu` (compiled kernels, codegen/).
  */
 #ifndef MOTLEY_RUNTIME_DEVICE_H
 #define MOTLEY_RUNTIME_DEVICE_H
@@ -9,8 +9,8 @@
 
 typedef struct MotDeviceApi {
     const char *name;
-    /* Makes the backend's state for a rank with `threads` threads. */
-    MotStatus (*open)(MotCtx *ctx, uint32_t threads, void **out_self);
+    /* Makes the backend's state for a rank with `threads` threads; it is released with ctx. may_spin: waiting threads may burn cycles. */
+    MotStatus (*open)(MotCtx *ctx, uint32_t threads, bool may_spin, void **out_self);
     /* Prepares a kernel for launch; what it makes lives in ctx's arena. */
     MotStatus (*prepare)(void *self, MotCtx *ctx, const MotProgram *program, uint32_t kernel,
                          const MotBinding *binding, void **out_kernel);
@@ -18,7 +18,7 @@ typedef struct MotDeviceApi {
     MotStatus (*launch)(void *self, void *kernel, void *const *bufs);
 } MotDeviceApi;
 
-extern const MotDeviceApi mot_device_ref;
+extern const MotDeviceApi mot_device_ref, mot_device_cpu;
 /* NULL if there is no backend of that name. */
 const MotDeviceApi *mot_device_find(const char *name);
 

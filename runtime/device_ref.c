@@ -9,9 +9,9 @@ typedef struct {
     MotGraph *graph;
 } RefKernel;
 
-static MotStatus open_ref(MotCtx *ctx, uint32_t threads, void **out_self)
+static MotStatus open_ref(MotCtx *ctx, uint32_t threads, bool may_spin, void **out_self)
 {
-    (void)threads;
+    (void)threads, (void)may_spin;
     *out_self = ctx;
     return MOT_OK;
 }

@@ -118,7 +118,7 @@ static MotStatus open_device(Rank *r)
     if (!r->api)
         return mot_fail(r->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "device %s: there is no backend %s", device->name, name);
     r->slow = device->slow;
-    return r->api->open(r->ctx, device->threads, &r->device);
+    return r->api->open(r->ctx, device->threads, args->shared->spins > 0, &r->device);
 }
 
 static MotStatus obey(Rank *r)

@@ -194,7 +194,10 @@ static MotStatus map_shared(MotSession *s)
     s->shared = p;
     s->shared->n_ranks = n;
     s->shared->bytes = bytes;
-    s->shared->spins = n < (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 0;
+    uint32_t n_threads = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_threads += s->cluster->devices.data[s->program->mesh.devices[i]].threads;
+    s->shared->spins = n_threads <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 0;
     for (uint32_t i = 0; i < n; i++) {
         s->shared->rank[i].arena = (char *)p + header + i * (size_t)capacity;
         s->shared->rank[i].arena_capacity = capacity;

@@ -36,7 +36,7 @@ typedef struct MotShared {
     MotSection section;
     int64_t share[MOT_MAX_AXES][64];
     _Atomic int abort;            /* a rank is gone: all waits end */
-    uint32_t n_ranks, spins;      /* spins before a futex: 0 when ranks outnumber cores */
+    uint32_t n_ranks, spins;      /* spins before a futex: 0 when threads outnumber cores */
     size_t bytes;                 /* of the whole mapping */
     MotRankState rank[];
 } MotShared;

@@ -69,7 +69,7 @@ MotStatus mot_yaml_parse(MotCtx *ctx, MotStatus status, const char *file, const 
     const char *copy = mot_arena_strndup(&ctx->arena, text, n); /* nodes point into it */
     struct fy_document *document = fy_document_build_from_string(&cfg, copy, n);
     MotStatus result = document ? MOT_OK : report(ctx, status, file, diag);
-    fy_diag_unref(diag);
+    fy_diag_destroy(diag);
     if (!document)
         return result;
     mot_ctx_defer(ctx, release, document);

@@ -87,6 +87,18 @@ static MotOpId apply_input(Apply *a, const MotOp *op)
     return mot_build_typed(&a->b, op->kind, NULL, 0, op->attrs, &type);
 }
 
+/* What a reader of the graph sees is whole, and has the name. */
+static MotOpId apply_output(Apply *a, const MotOp *op)
+{
+    MotValue in_atoms = operand(a, op, 0), whole = whole_operand(a, op, 0);
+    MotValueInfo *values = a->new->values.data;
+    if (whole != in_atoms) {
+        values[whole].name = values[in_atoms].name;
+        values[in_atoms].name = NULL;
+    }
+    return mot_build(&a->b, op->kind, &whole, 1, op->attrs);
+}
+
 /* The file's atoms are refined where the value's dims are. */
 static MotOpId apply_param(Apply *a, const MotOp *op)
 {
@@ -346,6 +358,7 @@ static const Rule rules[MOT_N_OPS] = {
     [MOT_OP_INPUT] = apply_input,
     [MOT_OP_PARAM] = apply_param,
     [MOT_OP_CONSTANT] = apply_constant,
+    [MOT_OP_OUTPUT] = apply_output,
     [MOT_OP_IOTA] = apply_iota,
     [MOT_OP_CAST] = apply_pointwise,
     [MOT_OP_GELU] = apply_pointwise,
@@ -363,13 +376,13 @@ static const Rule rules[MOT_N_OPS] = {
     [MOT_OP_SLICE] = apply_slice,
 };
 
-/* The new value of `old`: `result` in atoms. */
+/* The new value of `old`: `result`, which takes the name, in atoms. */
 static void set_result(Apply *a, MotValue old, MotValue result)
 {
     Shape shape = shape_of(a, old);
-    MotValue v = a->value[old] = mot_reshape(&a->b, result, shape.rank, shape.dims);
-    if (v && !a->new->values.data[v].name)
-        a->new->values.data[v].name = a->old->values.data[old].name;
+    a->value[old] = mot_reshape(&a->b, result, shape.rank, shape.dims);
+    if (!a->new->values.data[result].name)
+        a->new->values.data[result].name = a->old->values.data[old].name;
 }
 
 static MotStatus apply_op(Apply *a, MotOpId id)
@@ -379,7 +392,8 @@ static MotStatus apply_op(Apply *a, MotOpId id)
     a->b.role = op->role;
     a->b.fwd = a->op[op->fwd];
     if (op->kind == MOT_OP_RESHAPE) {
-        set_result(a, op->out[0], operand(a, op, 0));
+        Shape shape = shape_of(a, op->out[0]);
+        set_result(a, op->out[0], mot_reshape(&a->b, operand(a, op, 0), shape.rank, shape.dims));
         a->op[id] = a->new->values.data[a->value[op->out[0]]].def;
         return a->new->ctx->status;
     }

@@ -87,7 +87,7 @@ static Work find_work(const MotGraph *g, const MotOp *op, const MotFactors *fact
 {
     const MotFactor *f = factor >= 0 ? &factors->factor[factor] : NULL;
     double flops = mot_op_flops(g, op);
-    Work work = {.whole_flops = flops && f ? find_whole_flops(g, op, f) : flops};
+    Work work = {.whole_flops = flops > 0 && f ? find_whole_flops(g, op, f) : flops};
     work.split_flops = flops - work.whole_flops;
     for (uint32_t k = 0; k < op->n_out; k++) {
         double bytes = (double)mot_type_bytes(mot_graph_type(g, op->out[k]));

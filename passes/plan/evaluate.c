@@ -20,6 +20,14 @@ typedef struct {
     double *received, *copying, *busy, *persistent; /* [n] */
 } Walk;
 
+MotStatus mot_cost_of_plan(const MotPlan *plan, MotCost **out_cost)
+{
+    if (plan->stages.n != 1)
+        return mot_fail(plan->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "plans of %u stages have no cost yet",
+                        plan->stages.n);
+    return mot_cost_make(plan->ctx, plan->graph, plan->cluster, &plan->stages.data[0].mesh, out_cost);
+}
+
 MotStatus mot_plan_factors(MotCtx *ctx, const MotGraph *g, MotFactors **out_factors)
 {
     MotFactors *factors = mot_arena_array(&ctx->arena, MotFactors, g->ops.n);

@@ -12,6 +12,8 @@ typedef struct MotPlanCost {
     MotDevicePrediction *devices; /* [mesh devices] */
 } MotPlanCost;
 
+/* The cost function on the plan's mesh; fails for plans of several stages or axes. */
+MOT_CHECKED MotStatus mot_cost_of_plan(const MotPlan *plan, MotCost **out_cost);
 /* The factors of all ops in the body, [ops]. */
 MOT_CHECKED MotStatus mot_plan_factors(MotCtx *ctx, const MotGraph *g, MotFactors **out_factors);
 

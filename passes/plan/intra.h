@@ -43,12 +43,18 @@ typedef struct MotIntra {
     uint32_t n_split_tables; /* values whose table was too large and was split by users: their shared conversions count twice */
 } MotIntra;
 
-/* Variables and their choices, under the fixes. Linear in ops but for the number of factors. */
+/* The problem of a plan's graph, mesh and cluster under these fixes; fails with MOT_ERR_USAGE for a fix that fixes nothing. */
+MOT_CHECKED MotStatus mot_intra_open(const MotPlan *plan, const MotFix *fixes, uint32_t n_fixes, MotIntra **out_intra);
+/* Its parts. Variables and their choices: linear in ops but for the number of factors. */
 MOT_CHECKED MotStatus mot_intra_make_vars(MotIntra *intra, const MotFix *fixes, uint32_t n_fixes);
 /* The tables: operators, storage, and a table a value for the conversions that its users share. */
 void mot_intra_make_tables(MotIntra *intra);
 
 /* What an op splits when the variables choose as given; MOT_CHOICE_WHOLE for sinks. */
 int mot_intra_factor(const MotIntra *intra, MotOpId op, const uint32_t *choice);
+/* Writes the choices into the plan: factors of ops and shardings of values. */
+void mot_intra_apply(const MotIntra *intra, const uint32_t *choice, MotPlan *plan);
+/* The same for one variable; the other operators stay as they are. */
+void mot_intra_apply_var(const MotIntra *intra, uint32_t var, uint32_t choice, MotPlan *plan);
 
 #endif

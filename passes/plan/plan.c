@@ -94,32 +94,12 @@ static MotStatus make_mesh(MotCtx *ctx, const MotCluster *cluster, const MotPlan
     return MOT_OK;
 }
 
-static void list_users(MotIntra *in)
-{
-    in->users = mot_arena_alloc_array(&in->ctx->arena, in->g->values.n, sizeof *in->users);
-    for (uint32_t i = 0; i < in->g->body.n; i++) {
-        const MotOp *op = mot_graph_op(in->g, in->g->body.data[i]);
-        for (uint32_t k = 0; k < op->n_in; k++)
-            if (op->in[k])
-                mot_vec_push(&in->ctx->arena, &in->users[op->in[k]], (MotUser){in->g->body.data[i], k});
-    }
-}
-
 static bool has_memory_caps(const MotCluster *cluster, const MotMesh *mesh)
 {
     for (uint32_t i = 0; i < mesh->n_devices; i++)
         if (cluster->devices.data[mesh->devices[i]].memory > 0)
             return true;
     return false;
-}
-
-static void apply_choices(const MotIntra *in, const uint32_t *choice, MotPlan *plan)
-{
-    for (uint32_t i = 0; i < in->g->body.n; i++) {
-        MotOpId id = in->g->body.data[i];
-        plan->ops[id].factor[0] = (int8_t)mot_intra_factor(in, id, choice);
-        mot_plan_apply_factors(plan, id, &in->factors[id]);
-    }
 }
 
 static void set_predictions(MotPlan *plan, const MotPlanCost *cost)
@@ -164,7 +144,7 @@ static MotStatus take_solution(const MotIntra *in, const MotSolutions *solutions
     for (uint32_t i = 0; i < solutions->n; i++) {
         MotPlanCost cost;
         uint32_t device = 0;
-        apply_choices(in, solutions->choice[i], plan);
+        mot_intra_apply(in, solutions->choice[i], plan);
         mot_plan_evaluate(plan, in->cost, in->factors, &cost);
         set_predictions(plan, &cost);
         double excess = find_excess(plan, &device);
@@ -187,8 +167,6 @@ static MotStatus take_solution(const MotIntra *in, const MotSolutions *solutions
 
 static MotStatus solve(MotIntra *in, const MotPlanOpts *opts, MotPlan *plan)
 {
-    MOT_TRY(mot_intra_make_vars(in, opts->fixes, opts->n_fixes));
-    mot_intra_make_tables(in);
     MotSolutions solutions;
     in->problem.has_memory = false;
     mot_minimise(in->ctx, &in->problem, &solutions);
@@ -198,7 +176,7 @@ static MotStatus solve(MotIntra *in, const MotPlanOpts *opts, MotPlan *plan)
         /* Most plans fit: fronts are only kept when the fastest does not. */
         MotPlanCost cost;
         uint32_t device = 0;
-        apply_choices(in, solutions.choice[0], plan);
+        mot_intra_apply(in, solutions.choice[0], plan);
         mot_plan_evaluate(plan, in->cost, in->factors, &cost);
         set_predictions(plan, &cost);
         is_memory_bound = find_excess(plan, &device) > 0;
@@ -227,12 +205,10 @@ MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
     MotPlan *plan = mot_plan_new(ctx, graph, cluster);
     mot_vec_push(&ctx->arena, &plan->stages, (MotStage){0});
     MOT_TRY(make_mesh(ctx, cluster, opts, &plan->stages.data[0].mesh));
-    MotIntra in = {.ctx = ctx, .g = graph};
-    MOT_TRY(mot_cost_make(ctx, graph, cluster, &plan->stages.data[0].mesh, &in.cost));
-    MOT_TRY(mot_plan_factors(ctx, graph, &in.factors));
-    list_users(&in);
-    MOT_TRY(solve(&in, opts, plan));
-    plan->bound = find_bound(in.cost, in.factors);
+    MotIntra *in;
+    MOT_TRY(mot_intra_open(plan, opts->fixes, opts->n_fixes, &in));
+    MOT_TRY(solve(in, opts, plan));
+    plan->bound = find_bound(in->cost, in->factors);
     MOT_TRY(mot_plan_verify(plan));
     *out_plan = plan;
     return MOT_OK;
@@ -243,10 +219,7 @@ MotStatus mot_plan_predict(MotPlan *plan)
     MotCost *cost;
     MotFactors *factors;
     MotPlanCost total;
-    if (plan->stages.n != 1)
-        return mot_fail(plan->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "plans of %u stages have no cost yet",
-                        plan->stages.n);
-    MOT_TRY(mot_cost_make(plan->ctx, plan->graph, plan->cluster, &plan->stages.data[0].mesh, &cost));
+    MOT_TRY(mot_cost_of_plan(plan, &cost));
     MOT_TRY(mot_plan_factors(plan->ctx, plan->graph, &factors));
     mot_plan_evaluate(plan, cost, factors, &total);
     set_predictions(plan, &total);

@@ -417,12 +417,3 @@ MotStatus mot_intra_make_vars(MotIntra *in, const MotFix *fixes, uint32_t n_fixe
     }
     return in->ctx->status;
 }
-
-int mot_intra_factor(const MotIntra *in, MotOpId op, const uint32_t *choice)
-{
-    if (!in->var_of[op])
-        return MOT_CHOICE_WHOLE;
-    uint32_t v = in->var_of[op] - 1;
-    const MotVar *var = &in->vars.data[v];
-    return var->factor[(size_t)choice[v] * var->members.n + in->member_of[op]];
-}

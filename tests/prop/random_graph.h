@@ -7,7 +7,9 @@
 
 #include "ir/builder.h"
 
-enum { RANDOM_MAX_ELEMENTS = 2048, RANDOM_MAX_RANK = 5 };
+#include <float.h>
+
+enum { RANDOM_MAX_ELEMENTS = 2048, RANDOM_MAX_RANK = 5, RANDOM_MAX_OUTPUTS = 8 };
 
 typedef struct {
     MotBuilder b;
@@ -25,9 +27,9 @@ static inline uint32_t pick(Random *r, uint32_t n)
 
 static inline MotValue any_value(Random *r)
 {
-    /* Recent values twice as often: chains are what rules work on. */
-    uint32_t n = r->pool.n, half = n / 2;
-    return r->pool.data[pick(r, 2) ? half + pick(r, n - half) : pick(r, n)];
+    /* Mostly one of the newest: chains are what rules work on. */
+    uint32_t n = r->pool.n, newest = n < 3 ? n : 3;
+    return r->pool.data[pick(r, 3) ? n - 1 - pick(r, newest) : pick(r, n)];
 }
 
 static inline MotType type_of(const Random *r, MotValue v)
@@ -122,6 +124,45 @@ static inline void add_binary(Random *r)
     keep(r, y);
 }
 
+/* Conditions with parts that say nothing. */
+static inline void add_condition(Random *r)
+{
+    MotBuilder *b = &r->b;
+    MotValue x = any_value(r), c = mot_lt(b, x, mot_scalar(b, MOT_F32, 0.25));
+    switch (pick(r, 6)) {
+    case 0: c = mot_not(b, mot_not(b, c)); break;
+    case 1: c = mot_and(b, mot_scalar(b, MOT_BOOL, 1), c); break;
+    case 2: c = mot_or(b, c, mot_scalar(b, MOT_BOOL, 0)); break;
+    case 3: c = mot_scalar(b, MOT_BOOL, 0); break;
+    case 4: c = mot_scalar(b, MOT_BOOL, 1); break;
+    default: c = mot_not(b, c);
+    }
+    keep(r, mot_select(b, c, mot_tanh(b, x), pick(r, 4) ? x : mot_tanh(b, x)));
+}
+
+/* Quotients and roots of what is at least 1. */
+static inline void add_quotient(Random *r)
+{
+    MotBuilder *b = &r->b;
+    MotValue x = any_value(r), one = mot_scalar(b, MOT_F32, 1), y = 0;
+    MotValue w = mot_add_scalar(b, mot_mul(b, x, x), 1);
+    switch (pick(r, 4)) {
+    case 0: y = mot_mul(b, x, mot_div(b, one, w)); break;
+    case 1: y = mot_div(b, one, mot_sqrt(b, w)); break;
+    case 2: y = mot_sqrt(b, mot_div(b, one, w)); break;
+    default: y = mot_div(b, x, mot_sqrt(b, w));
+    }
+    keep(r, y);
+}
+
+/* To f64, where something happens, and back. */
+static inline void add_cast(Random *r)
+{
+    MotBuilder *b = &r->b;
+    MotValue x = mot_cast(b, any_value(r), MOT_F64);
+    keep(r, mot_cast(b, pick(r, 2) ? x : mot_neg(b, x), MOT_F32));
+}
+
 /* ---- Moves ---- */
 
 /* Another factorisation of the same elements. */
@@ -194,8 +235,15 @@ static inline void add_parts(Random *r)
         start += length;
         keep(r, part[i]);
     }
+    MotValue whole = mot_concat(&r->b, part, (uint32_t)n, axis);
     if (pick(r, 2))
-        keep(r, mot_concat(&r->b, part, (uint32_t)n, axis));
+        keep(r, whole);
+    if (pick(r, 2)) {
+        part[0] = mot_neg(&r->b, part[0]);
+        whole = mot_concat(&r->b, part, (uint32_t)n, axis);
+        keep(r, mot_slice_axis(&r->b, whole, axis, 0, 1));
+        keep(r, whole);
+    }
 }
 
 static inline void add_strided_slice(Random *r)
@@ -251,6 +299,16 @@ static inline void add_reduction(Random *r)
             axes[n++] = d;
     bool is_sum = pick(r, 2), keeps = pick(r, 2);
     MotValue y = is_sum ? mot_reduce_sum(&r->b, x, axes, n, keeps) : mot_reduce_max(&r->b, x, axes, n, keeps);
+    MotType with = {.dtype = type.dtype};
+    for (int d = 0; d < type.rank; d++) {
+        bool is_reduced = false;
+        for (uint32_t i = 0; i < n; i++)
+            is_reduced |= axes[i] == d;
+        if (!is_reduced || !keeps)
+            with.dims[with.rank++] = is_reduced ? 1 : type.dims[d];
+    }
+    if (n && pick(r, 2)) /* the reduced dims put back, or dropped */
+        y = mot_reshape(&r->b, y, with.rank, with.dims);
     keep(r, mot_tanh(&r->b, y));
 }
 
@@ -290,9 +348,11 @@ static inline void add_contract(Random *r)
 
 /* ---- What raise looks for, and things close to it ---- */
 
+/* By a division: the reciprocal is rounded to f32 in the graph, and sums of differences from the mean show that. */
 static inline MotValue mean_over(Random *r, MotValue x, int64_t axis)
 {
-    return mot_mul_scalar(&r->b, mot_reduce_sum(&r->b, x, &axis, 1, MOT_KEEP), 1 / (double)type_of(r, x).dims[axis]);
+    MotValue n = mot_scalar_like(&r->b, x, (double)type_of(r, x).dims[axis]);
+    return mot_div(&r->b, mot_reduce_sum(&r->b, x, &axis, 1, MOT_KEEP), n);
 }
 
 static inline void add_norm(Random *r)
@@ -305,7 +365,13 @@ static inline void add_norm(Random *r)
     int64_t axis = pick(r, 4) ? type.rank - 1 : (int64_t)pick(r, (uint32_t)type.rank);
     MotValue d = mot_sub(b, x, mean_over(r, x, axis));
     MotValue squares = pick(r, 2) ? mot_mul(b, d, d) : mot_pow(b, d, mot_scalar(b, MOT_F32, 2));
-    MotValue y = mot_div(b, d, mot_sqrt(b, mot_add_scalar(b, mean_over(r, squares, axis), 0.01)));
+    MotValue deviation = mot_sqrt(b, mot_add_scalar(b, mean_over(r, squares, axis), 0.01)), y;
+    if (pick(r, 4) == 0) {
+        MotValue scale = new_source(r, 1, &type.dims[type.rank - 1]);
+        y = mot_mul(b, d, mot_div(b, scale, deviation));
+    } else {
+        y = mot_div(b, d, deviation);
+    }
     if (pick(r, 2))
         y = mot_mul(b, y, new_source(r, 1, &type.dims[type.rank - 1]));
     if (pick(r, 2))
@@ -327,9 +393,33 @@ static inline void add_softmax(Random *r)
 static inline void add_gelu(Random *r)
 {
     MotBuilder *b = &r->b;
-    MotValue x = any_value(r);
-    MotValue z = mot_add_scalar(b, mot_erf(b, mot_mul_scalar(b, x, 0.70710678)), 1);
-    keep(r, pick(r, 2) ? mot_mul(b, mot_mul_scalar(b, x, 0.5), z) : mot_mul_scalar(b, mot_mul(b, z, x), pick(r, 4) ? 0.5 : 0.25));
+    MotValue x = any_value(r), half = mot_mul_scalar(b, x, 0.5), z = 0;
+    if (pick(r, 2)) {
+        MotValue cube = mot_pow(b, x, mot_scalar(b, MOT_F32, 3));
+        z = mot_tanh(b, mot_mul_scalar(b, mot_add(b, x, mot_mul_scalar(b, cube, 0.044715)), 0.7978845608));
+    } else {
+        z = mot_erf(b, mot_mul_scalar(b, x, 0.7071067812));
+        if (pick(r, 2)) {
+            keep(r, mot_mul(b, x, mot_add_scalar(b, mot_mul_scalar(b, z, 0.5), 0.5)));
+            return;
+        }
+    }
+    z = mot_add_scalar(b, z, 1);
+    keep(r, pick(r, 2) ? mot_mul(b, half, z) : mot_mul_scalar(b, mot_mul(b, z, x), pick(r, 4) ? 0.5 : 0.25));
+}
+
+/* The loss of rows of 8 logits, the label's entry picked from the flat log-softmax. */
+static inline void add_loss(Random *r)
+{
+    MotBuilder *b = &r->b;
+    int64_t rows = 1 + pick(r, 5), dims[] = {rows, 8}, flat = rows * 8, axis = 1;
+    MotValue x = new_source(r, 2, dims);
+    MotValue labels = mot_input(b, mot_arena_printf(&r->g->ctx->arena, "labels%d", r->n_sources++),
+                                mot_type_make(MOT_I64, 1, &rows));
+    MotValue shifted = mot_sub(b, x, mot_reduce_max(b, x, &axis, 1, MOT_KEEP));
+    MotValue log_p = mot_sub(b, shifted, mot_log(b, mot_reduce_sum(b, mot_exp(b, shifted), &axis, 1, MOT_KEEP)));
+    MotValue position = mot_add(b, mot_mul_scalar(b, mot_iota(b, MOT_I64, 1, &rows, 0), 8), labels);
+    keep(r, mot_gather(b, mot_reshape(b, log_p, 1, &flat), position, 0));
 }
 
 /* Self-attention of a value seen as [B, T, H, D], in one of the orders exporters use. */
@@ -350,10 +440,30 @@ static inline void add_attention(Random *r)
         scores = mot_select(b, sees, scores, mot_scalar(b, MOT_F32, -1e30));
     else if (pick(r, 2))
         scores = mot_add(b, scores, new_source(r, 2, dims));
-    MotValue e = mot_exp(b, mot_sub(b, scores, mot_reduce_max(b, scores, &axis, 1, MOT_KEEP)));
-    MotValue p = mot_div(b, e, mot_reduce_sum(b, e, &axis, 1, MOT_KEEP));
-    MotValue y = mot_transpose(b, mot_contract(b, p, v, "bhts,bhsd->bhtd"), heads_first);
+    MotValue max = mot_reduce_max(b, scores, &axis, 1, MOT_KEEP);
+    bool is_guarded = pick(r, 3) == 0; /* as the composite's expansion */
+    max = is_guarded ? mot_max(b, max, mot_scalar(b, MOT_F32, -FLT_MAX)) : max;
+    MotValue e = mot_exp(b, mot_sub(b, scores, max));
+    MotValue sum = mot_reduce_sum(b, e, &axis, 1, MOT_KEEP);
+    MotValue p = mot_div(b, e, is_guarded ? mot_max(b, sum, mot_scalar(b, MOT_F32, FLT_MIN)) : sum);
+    MotValue y = pick(r, 2) ? mot_contract(b, p, v, "bhts,bhsd->bhtd") : mot_contract(b, v, p, "bhsd,bhts->bhtd");
+    y = mot_transpose(b, y, heads_first);
     keep(r, mot_reshape(b, y, 3, (int64_t[]){type.dims[0], times, type.dims[2] * type.dims[3]}));
+}
+
+/* What nobody reads, the newest first. */
+static inline void add_outputs(Random *r)
+{
+    bool *is_read = mot_arena_array(&r->g->ctx->arena, bool, r->g->values.n);
+    for (uint32_t i = 0; i < r->g->body.n; i++) {
+        const MotOp *op = mot_graph_op(r->g, r->g->body.data[i]);
+        for (uint32_t k = 0; k < op->n_in; k++)
+            is_read[op->in[k]] = true;
+    }
+    int n = 0;
+    for (uint32_t i = r->pool.n; i-- > 0 && n < RANDOM_MAX_OUTPUTS;)
+        if (!is_read[r->pool.data[i]] || i + 1 == r->pool.n)
+            mot_output(&r->b, mot_arena_printf(&r->g->ctx->arena, "y%d", n++), r->pool.data[i]);
 }
 
 static inline MotGraph *random_graph(MotCtx *ctx, uint64_t seed)
@@ -362,17 +472,17 @@ static inline MotGraph *random_graph(MotCtx *ctx, uint64_t seed)
         add_unary,     add_scalar_op, add_scalar_op, add_binary,    add_binary,        add_reshape, add_reshape,
         add_reshape,   add_transpose, add_transpose, add_broadcast, add_parts,         add_parts,   add_strided_slice,
         add_gather,    add_pad,       add_reduction, add_contract,  add_contract,      add_norm,    add_softmax,
-        add_gelu,      add_attention, add_attention, add_source,
+        add_gelu,      add_attention, add_attention, add_source,    add_condition,     add_quotient, add_cast,
+        add_loss,
     };
     Random r = {.g = mot_graph_make(ctx, "random"), .state = seed * 0x9e3779b97f4a7c15u + 1};
     r.b = mot_builder_make(r.g);
     add_source(&r);
     keep(&r, new_source(&r, 4, (int64_t[]){2, 1 + pick(&r, 4), 2, 1 + pick(&r, 3)}));
-    uint32_t n = 4 + pick(&r, 24);
+    uint32_t n = 4 + pick(&r, 40);
     for (uint32_t i = 0; i < n; i++)
         steps[pick(&r, sizeof steps / sizeof *steps)](&r);
-    for (int i = 0; i < 3; i++)
-        mot_output(&r.b, mot_arena_printf(&ctx->arena, "y%d", i), i ? any_value(&r) : r.pool.data[r.pool.n - 1]);
+    add_outputs(&r);
     mot_graph_compact(r.g);
     return r.g;
 }

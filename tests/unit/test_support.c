@@ -402,6 +402,17 @@ static void map_iterates_in_insertion_order_at_any_size(void **state)
     assert_false(mot_map_get_str(&map, "key 5000", NULL));
 }
 
+static void interned_strings_outlive_the_marks_of_the_arena(void **state)
+{
+    MotCtx *ctx = *state;
+    MotArenaMark mark = mot_arena_mark(&ctx->arena);
+    const char *name = mot_intern(ctx, "within");
+    mot_arena_rewind(&ctx->arena, mark);
+    memset(mot_arena_alloc(&ctx->arena, 4096), 0xff, 4096);
+    assert_string_equal(name, "within");
+    assert_ptr_equal(mot_intern(ctx, "within"), name);
+}
+
 static void intern_gives_equal_strings_one_pointer(void **state)
 {
     MotCtx *ctx = *state;
@@ -729,6 +740,7 @@ int main(void)
         TEST(map_keys_are_bytes_and_copied),
         TEST(map_iterates_in_insertion_order_at_any_size),
         TEST(intern_gives_equal_strings_one_pointer),
+        TEST(interned_strings_outlive_the_marks_of_the_arena),
         TEST(text_builds_up_across_growth),
         TEST(quote_escapes_what_a_terminal_must_not_see),
         TEST(quote_cuts_long_strings),

@@ -1,0 +1,180 @@
+/*
+ * The kernels of a Program: each from the cache, else by LLVM, on a few threads with a context each.
+ *
+ * The cache is a folder of images named by the hash of the kernel's text, the instruction set and this code generator. Files are
+ * written under another name and renamed; one that is damaged, or was compiled from something else, is compiled and written again.
+ */
+#include "codegen/codegen.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MOT_CODEGEN_SOURCES
+#define MOT_CODEGEN_SOURCES "1" /* a hash of codegen's sources, from CMake */
+#endif
+
+enum { DEFAULT_THREADS = 2, MAX_THREADS = 64 };
+
+typedef struct {
+    MotProgram *program;
+    const MotCodegenOpts *opts;
+    const char *folder; /* of the cache, or NULL */
+    atomic_uint next;   /* kernel to be taken */
+    atomic_bool has_failed;
+} Work;
+
+typedef struct {
+    Work *work;
+    MotCtx ctx; /* memory and error of this thread */
+    pthread_t thread;
+    bool is_started;
+} Worker;
+
+/* ---- Cache ---- */
+
+/* Makes the folder and those above it. */
+static bool make_folder(char *path)
+{
+    for (char *slash = path + 1; *slash; slash++)
+        if (*slash == '/') {
+            *slash = 0;
+            bool is_there = mkdir(path, 0777) == 0 || errno == EEXIST;
+            *slash = '/';
+            if (!is_there)
+                return false;
+        }
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+static const char *find_folder(MotCtx *ctx, const char *wish)
+{
+    const char *home = getenv("HOME"), *cache = getenv("XDG_CACHE_HOME");
+    char *path = NULL;
+    if (wish)
+        path = *wish ? mot_arena_strdup(&ctx->arena, wish) : NULL;
+    else if (cache && *cache)
+        path = mot_arena_printf(&ctx->arena, "%s/motley", cache);
+    else if (home && *home)
+        path = mot_arena_printf(&ctx->arena, "%s/.cache/motley", home);
+    return path && make_folder(path) ? path : NULL;
+}
+
+static const char *name_file(MotCtx *ctx, const Work *w, uint64_t key)
+{
+    return mot_arena_printf(&ctx->arena, "%s/%s-%016llx.img", w->folder, mot_isa_names[w->opts->isa], (unsigned long long)key);
+}
+
+static bool read_cached(MotCtx *ctx, const Work *w, uint64_t key, MotImageBytes *out)
+{
+    FILE *file = w->folder ? fopen(name_file(ctx, w, key), "rb") : NULL;
+    if (!file)
+        return false;
+    enum { MAX_BYTES = 16 << 20 };
+    struct stat info;
+    bool is_ok = fstat(fileno(file), &info) == 0 && info.st_size > 0 && info.st_size < MAX_BYTES;
+    if (is_ok) {
+        *out = (MotImageBytes){mot_arena_alloc(&ctx->arena, (size_t)info.st_size), (size_t)info.st_size};
+        is_ok = fread(out->data, 1, out->n, file) == out->n && mot_image_is_valid(out->data, out->n);
+    }
+    fclose(file);
+    const MotImageHeader *header = is_ok ? out->data : NULL;
+    return header && header->key == key && header->isa == w->opts->isa;
+}
+
+static void write_cached(MotCtx *ctx, const Work *w, uint64_t key, const MotImageBytes *image)
+{
+    if (!w->folder)
+        return;
+    const char *name = name_file(ctx, w, key);
+    char *draft = mot_arena_printf(&ctx->arena, "%s/draft-XXXXXX", w->folder);
+    int fd = mkstemp(draft);
+    if (fd < 0)
+        return;
+    bool is_ok = write(fd, image->data, image->n) == (ssize_t)image->n;
+    is_ok = close(fd) == 0 && is_ok;
+    if (!is_ok || rename(draft, name) != 0)
+        unlink(draft);
+}
+
+/* ---- Compiling ---- */
+
+static uint64_t make_key(MotCtx *ctx, const MotGraph *graph, MotIsa isa)
+{
+    MotText text;
+    mot_text_init(&text, &ctx->arena);
+    mot_text_printf(&text, "%s %s %d\n", MOT_CODEGEN_SOURCES, mot_isa_names[isa], MOT_IMAGE_VERSION);
+    mot_graph_print(graph, &text);
+    return mot_hash(text.data, text.n);
+}
+
+static MotStatus make_image(MotCtx *ctx, const Work *w, const MotKernel *kernel, MotImageBytes *out)
+{
+    uint64_t key = make_key(ctx, kernel->graph, w->opts->isa);
+    if (read_cached(ctx, w, key, out))
+        return MOT_OK;
+    MOT_TRY(mot_codegen_kernel(ctx, kernel->graph, w->opts->isa, key, out));
+    write_cached(ctx, w, key, out);
+    return MOT_OK;
+}
+
+static MotStatus compile_kernels(MotCtx *ctx, void *arg)
+{
+    Work *w = arg;
+    for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->program->kernels.n && !atomic_load(&w->has_failed);) {
+        MotImageBytes image;
+        MotKernel *kernel = &w->program->kernels.data[i];
+        MOT_TRY(make_image(ctx, w, kernel, &image));
+        kernel->image = image.data;
+        kernel->image_bytes = image.n;
+    }
+    return MOT_OK;
+}
+
+static void *run_worker(void *arg)
+{
+    Worker *worker = arg;
+    if (mot_ctx_run(&worker->ctx, compile_kernels, worker->work) != MOT_OK)
+        atomic_store(&worker->work->has_failed, true);
+    return NULL;
+}
+
+/* Images move from the workers' arenas to the caller's; so does the first error. */
+static MotStatus collect(MotCtx *ctx, Worker *workers, uint32_t n, MotProgram *program)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (workers[i].ctx.status != MOT_OK)
+            mot_fail(ctx, workers[i].ctx.status, MOT_NOWHERE, "%s", mot_text_get(&workers[i].ctx.error));
+    for (uint32_t i = 0; i < program->kernels.n && ctx->status == MOT_OK; i++) {
+        MotKernel *kernel = &program->kernels.data[i];
+        kernel->image = mot_arena_copy(&ctx->arena, kernel->image, kernel->image_bytes);
+    }
+    return ctx->status;
+}
+
+MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program, const MotCodegenOpts *opts)
+{
+    Work work = {.program = program, .opts = opts, .folder = find_folder(ctx, opts->cache_dir)};
+    uint32_t n = opts->threads ? opts->threads : DEFAULT_THREADS;
+    n = n > MAX_THREADS ? MAX_THREADS : n > program->kernels.n ? program->kernels.n : n;
+    Worker *workers = mot_arena_array(&ctx->arena, Worker, n);
+    for (uint32_t i = 0; i < n; i++) {
+        workers[i].work = &work;
+        mot_ctx_init(&workers[i].ctx);
+        workers[i].is_started = pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) == 0;
+        if (!workers[i].is_started)
+            run_worker(&workers[i]);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (workers[i].is_started)
+            pthread_join(workers[i].thread, NULL);
+    MotStatus status = collect(ctx, workers, n, program);
+    for (uint32_t i = 0; i < n; i++)
+        mot_ctx_deinit(&workers[i].ctx);
+    return status;
+}

@@ -1,0 +1,248 @@
+/* Reports: sums of mot_plan_evaluate by layer and device; alternatives by pinning one variable and minimising again. */
+#include "passes/plan/explain.h"
+
+#include "passes/plan/evaluate.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *time_text(MotArena *arena, double seconds)
+{
+    double a = fabs(seconds);
+    return a >= 1      ? mot_arena_printf(arena, "%.3f s", seconds)
+           : a >= 1e-3 ? mot_arena_printf(arena, "%.3f ms", seconds * 1e3)
+                       : mot_arena_printf(arena, "%.1f us", seconds * 1e6);
+}
+
+/* A name cut at its beginning, where ONNX names differ least. */
+static const char *cut(MotArena *arena, const char *name, size_t most)
+{
+    size_t n = strlen(name);
+    return n <= most ? name : mot_arena_printf(arena, "...%s", name + (n - most + 3));
+}
+
+typedef struct {
+    const char *node;
+    const char *split;
+    double heaviest; /* seconds of the operator that `split` is about */
+    double seconds, collective, bytes;
+} Layer;
+
+typedef struct {
+    const MotPlan *plan;
+    MotCost *cost;
+    MotFactors *factors;
+    MotPlanCost total;
+    MotVec(Layer) layers;
+    MotMap index; /* node -> index of its layer */
+} Report;
+
+static const char UPDATES[] = "(updates)", OTHERS[] = "(others)";
+
+/* Updates are one layer: there are as many as parameters. */
+static Layer *find_layer(Report *r, const MotOp *op)
+{
+    MotArena *arena = &r->plan->ctx->arena;
+    const char *node = op->role == MOT_ROLE_UPDATE ? UPDATES : mot_choice_node(op)[0] ? mot_choice_node(op) : OTHERS;
+    uint64_t at;
+    if (!mot_map_get_str(&r->index, node, &at)) {
+        at = r->layers.n;
+        mot_map_put_str(&r->index, node, at);
+        mot_vec_push(arena, &r->layers, (Layer){.node = node, .split = "", .heaviest = -1});
+    }
+    return &r->layers.data[at];
+}
+
+static void add_op(Report *r, MotOpId id)
+{
+    const MotGraph *g = r->plan->graph;
+    const MotOp *op = mot_graph_op(g, id);
+    Layer *layer = find_layer(r, op);
+    layer->seconds += r->total.op_seconds[id];
+    layer->collective += r->total.op_collective[id];
+    layer->bytes += r->total.op_bytes[id];
+    if (op->role == MOT_ROLE_FORWARD && op->n_out && r->total.op_seconds[id] > layer->heaviest) {
+        layer->heaviest = r->total.op_seconds[id];
+        layer->split = mot_choice_name(g, op, &r->factors[id], r->plan->ops[id].factor[0]);
+    }
+}
+
+/* How many of the updates are split: each device updates its part. */
+static void describe_updates(Report *r)
+{
+    const MotGraph *g = r->plan->graph;
+    uint32_t n = 0, n_split = 0;
+    uint64_t at;
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        if (!(mot_op_info(op->kind)->flags & MOT_FLAG_UPDATE))
+            continue;
+        n++;
+        n_split += r->plan->ops[g->body.data[i]].factor[0] >= 0;
+    }
+    if (mot_map_get_str(&r->index, UPDATES, &at))
+        r->layers.data[at].split = mot_arena_printf(&r->plan->ctx->arena, "%u of %u split", n_split, n);
+}
+
+static void print_layers(Report *r, MotText *out)
+{
+    MotArena *arena = &r->plan->ctx->arena;
+    mot_text_printf(out, "%-40s %-16s %12s %12s %12s\n", "layer", "split", "compute", "collectives", "moved");
+    for (uint32_t i = 0; i < r->layers.n; i++) {
+        const Layer *l = &r->layers.data[i];
+        if (l->seconds + l->collective <= 0)
+            continue;
+        mot_text_printf(out, "%-40s %-16s %12s %12s %12s\n", cut(arena, l->node, 40), l->split,
+                        time_text(arena, l->seconds), time_text(arena, l->collective), mot_bytes_text(arena, l->bytes));
+    }
+}
+
+static void print_devices(const Report *r, MotText *out)
+{
+    MotArena *arena = &r->plan->ctx->arena;
+    const MotMesh *mesh = &r->plan->stages.data[0].mesh;
+    mot_text_printf(out, "\n%-16s %6s %12s %12s %6s %12s %12s %12s\n", "device", "share", "busy", "collectives", "busy%",
+                    "memory", "of", "received");
+    for (uint32_t i = 0; i < mesh->n_devices; i++) {
+        const MotDevice *d = &r->plan->cluster->devices.data[mesh->devices[i]];
+        const MotDevicePrediction *p = &r->total.devices[i];
+        mot_text_printf(out, "%-16s %6lld %12s %12s %5.0f%% %12s %12s %12s\n", cut(arena, d->name, 16),
+                        (long long)mesh->axis[0].share[i], time_text(arena, p->busy), time_text(arena, p->communication),
+                        100 * p->busy / r->total.time, mot_bytes_text(arena, p->memory),
+                        d->memory > 0 ? mot_bytes_text(arena, d->memory) : "no cap", mot_bytes_text(arena, p->bytes));
+    }
+}
+
+static void print_total(const Report *r, const MotPlanStats *stats, MotText *out)
+{
+    MotArena *arena = &r->plan->ctx->arena;
+    double time = r->total.time, bound = r->plan->bound, collective = 0;
+    for (uint32_t i = 0; i < r->plan->graph->body.n; i++)
+        collective += r->total.op_collective[r->plan->graph->body.data[i]];
+    mot_text_printf(out, "\nstep %s, bound %s (compute over all devices, whole units): within %.1f %%\n",
+                    time_text(arena, time), time_text(arena, bound), bound > 0 ? 100 * (time / bound - 1) : 0.0);
+    mot_text_printf(out, "the difference: collectives %s, rounding, copies and work done by all %s\n",
+                    time_text(arena, collective), time_text(arena, time - bound - collective));
+    if (stats)
+        mot_text_printf(out, "search: %s over %u variables, width %u, largest table %zu%s\n",
+                        stats->is_exact ? "exact" : "not exact", stats->n_vars, stats->width, stats->largest_table,
+                        stats->is_memory_bound ? "; the fastest plan did not fit the memory" : "");
+}
+
+MotStatus mot_plan_report(const MotPlan *plan, const MotPlanStats *stats, MotText *out)
+{
+    Report r = {.plan = plan};
+    mot_map_init(&r.index, &plan->ctx->arena);
+    MOT_TRY(mot_cost_of_plan(plan, &r.cost));
+    MOT_TRY(mot_plan_factors(plan->ctx, plan->graph, &r.factors));
+    mot_plan_evaluate(plan, r.cost, r.factors, &r.total);
+    for (uint32_t i = 0; i < plan->graph->body.n; i++)
+        add_op(&r, plan->graph->body.data[i]);
+    describe_updates(&r);
+    print_layers(&r, out);
+    print_devices(&r, out);
+    print_total(&r, stats, out);
+    return MOT_OK;
+}
+
+/* ---- Explaining one operator ---- */
+
+typedef struct {
+    const MotPlan *plan;
+    MotIntra *in;
+    MotPlanCost chosen;
+    double chosen_collective;
+} Explanation;
+
+/* A copy of the plan whose choices may be changed. */
+static MotPlan copy_plan(const MotPlan *plan)
+{
+    MotPlan copy = *plan;
+    copy.ops = mot_arena_copy(&plan->ctx->arena, plan->ops, plan->graph->ops.n * sizeof *plan->ops);
+    copy.values = mot_arena_copy(&plan->ctx->arena, plan->values, plan->graph->values.n * sizeof *plan->values);
+    return copy;
+}
+
+static double sum_collectives(const MotGraph *g, const MotPlanCost *cost)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < g->body.n; i++)
+        sum += cost->op_collective[g->body.data[i]];
+    return sum;
+}
+
+/* The least time of a step in which variable v makes choice s: its other choices are priced out of reach. */
+static double minimise_pinned(const Explanation *e, uint32_t v, uint32_t s)
+{
+    MotArena *arena = &e->plan->ctx->arena;
+    MotProblem pinned = e->in->problem;
+    pinned.has_memory = false;
+    pinned.tables.data = mot_arena_array(arena, MotTable, e->in->problem.tables.n + 1);
+    memcpy(pinned.tables.data, e->in->problem.tables.data, e->in->problem.tables.n * sizeof(MotTable));
+    pinned.tables.cap = pinned.tables.n + 1;
+    MotTable pin = {.n_scope = 1,
+                    .scope = mot_arena_copy(arena, &v, sizeof v),
+                    .label = mot_arena_array(arena, MotLabel, pinned.n_choices[v])};
+    for (uint32_t i = 0; i < pinned.n_choices[v]; i++)
+        pin.label[i].seconds = i == s ? 0 : INFINITY;
+    pinned.tables.data[pinned.tables.n++] = pin;
+    MotSolutions solutions;
+    mot_minimise(e->plan->ctx, &pinned, &solutions);
+    return solutions.label[0].seconds;
+}
+
+/* A line a choice: its own compute and collectives, and the step with it. */
+static void explain_choice(const Explanation *e, uint32_t v, uint32_t s, MotText *out)
+{
+    MotArena *arena = &e->plan->ctx->arena;
+    const MotVar *var = &e->in->vars.data[v];
+    const MotGraph *g = e->plan->graph;
+    MotPlan copy = copy_plan(e->plan);
+    MotPlanCost cost;
+    mot_intra_apply_var(e->in, v, s, &copy);
+    mot_plan_evaluate(&copy, e->in->cost, e->in->factors, &cost);
+    double own = 0, more_collective = sum_collectives(g, &cost) - e->chosen_collective;
+    for (uint32_t m = 0; m < var->members.n; m++)
+        own += cost.op_seconds[var->members.data[m]];
+    bool is_chosen = e->plan->ops[var->leader].factor[0] == var->choices.data[s];
+    double adapted = minimise_pinned(e, v, s);
+    mot_text_printf(out, "  %c %-12s %12s %13s %12s %12s\n", is_chosen ? '*' : ' ',
+                    mot_choice_name(g, mot_graph_op(g, var->leader), &e->in->factors[var->leader], var->choices.data[s]),
+                    time_text(arena, own), time_text(arena, more_collective), time_text(arena, cost.time),
+                    time_text(arena, adapted));
+}
+
+static void explain_var(const Explanation *e, uint32_t v, MotText *out)
+{
+    MotArena *arena = &e->plan->ctx->arena;
+    const MotVar *var = &e->in->vars.data[v];
+    const MotOp *op = mot_graph_op(e->plan->graph, var->leader);
+    mot_text_printf(out, "%s (%s) with %u operators that follow from it\n", mot_quote(arena, mot_choice_node(op)),
+                    mot_op_info(op->kind)->name, var->members.n - 1);
+    mot_text_printf(out, "  %c %-12s %12s %13s %12s %12s\n", ' ', "choice", "compute", "+collectives", "step, as is",
+                    "step, adapted");
+    for (uint32_t s = 0; s < var->choices.n; s++)
+        explain_choice(e, v, s, out);
+}
+
+MotStatus mot_plan_explain(const MotPlan *plan, const char *glob, MotText *out)
+{
+    Explanation e = {.plan = plan};
+    uint32_t n = 0;
+    MOT_TRY(mot_intra_open(plan, NULL, 0, &e.in));
+    mot_plan_evaluate(plan, e.in->cost, e.in->factors, &e.chosen);
+    e.chosen_collective = sum_collectives(plan->graph, &e.chosen);
+    for (uint32_t v = 0; v < e.in->vars.n; v++) {
+        const MotVar *var = &e.in->vars.data[v];
+        if (var->choices.n < 2 || !mot_glob_match(glob, mot_choice_node(mot_graph_op(plan->graph, var->leader))))
+            continue;
+        explain_var(&e, v, out);
+        n++;
+    }
+    if (n == 0)
+        return mot_fail(plan->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "no operator with a choice matches %s",
+                        mot_quote(&plan->ctx->arena, glob));
+    mot_text_printf(out, "`+collectives` against the plan; `as is`: the rest of the plan stays; `adapted`: the best plan "
+                         "with this choice\n");
+    return MOT_OK;
+}

@@ -1,0 +1,54 @@
+/* Opening the intra-operator problem of a plan, and writing its choices back. */
+#include "passes/plan/intra.h"
+
+#include "passes/plan/evaluate.h"
+
+static void list_users(MotIntra *in)
+{
+    in->users = mot_arena_alloc_array(&in->ctx->arena, in->g->values.n, sizeof *in->users);
+    for (uint32_t i = 0; i < in->g->body.n; i++) {
+        const MotOp *op = mot_graph_op(in->g, in->g->body.data[i]);
+        for (uint32_t k = 0; k < op->n_in; k++)
+            if (op->in[k])
+                mot_vec_push(&in->ctx->arena, &in->users[op->in[k]], (MotUser){in->g->body.data[i], k});
+    }
+}
+
+MotStatus mot_intra_open(const MotPlan *plan, const MotFix *fixes, uint32_t n_fixes, MotIntra **out_intra)
+{
+    MotIntra *in = mot_arena_new(&plan->ctx->arena, MotIntra);
+    in->ctx = plan->ctx;
+    in->g = plan->graph;
+    MOT_TRY(mot_cost_of_plan(plan, &in->cost));
+    MOT_TRY(mot_plan_factors(in->ctx, in->g, &in->factors));
+    list_users(in);
+    MOT_TRY(mot_intra_make_vars(in, fixes, n_fixes));
+    mot_intra_make_tables(in);
+    *out_intra = in;
+    return MOT_OK;
+}
+
+int mot_intra_factor(const MotIntra *in, MotOpId op, const uint32_t *choice)
+{
+    if (!in->var_of[op])
+        return MOT_CHOICE_WHOLE;
+    uint32_t v = in->var_of[op] - 1;
+    const MotVar *var = &in->vars.data[v];
+    return var->factor[(size_t)choice[v] * var->members.n + in->member_of[op]];
+}
+
+void mot_intra_apply_var(const MotIntra *in, uint32_t v, uint32_t choice, MotPlan *plan)
+{
+    const MotVar *var = &in->vars.data[v];
+    for (uint32_t m = 0; m < var->members.n; m++) {
+        MotOpId id = var->members.data[m];
+        plan->ops[id].factor[0] = var->factor[(size_t)choice * var->members.n + m];
+        mot_plan_apply_factors(plan, id, &in->factors[id]);
+    }
+}
+
+void mot_intra_apply(const MotIntra *in, const uint32_t *choice, MotPlan *plan)
+{
+    for (uint32_t v = 0; v < in->vars.n; v++)
+        mot_intra_apply_var(in, v, choice[v], plan);
+}

@@ -1,0 +1,177 @@
+/*
+ * The cpu device: maps the images that codegen/ left in the Program and runs their nests on a thread pool. Matrix products are
+ * oneDNN's, one thread a call. Images are mapped once; a binding only counts tasks anew. A launch allocates nothing.
+ */
+#include "runtime/device.h"
+#include "runtime/pool.h"
+#include "support/image.h"
+
+#include <dlfcn.h>
+#include <dnnl.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANGES_A_THREAD = 4, SCRATCH_ALIGNMENT = 64 };
+
+typedef struct {
+    const void *bytes; /* what was mapped */
+    MotImage image;
+} Mapped;
+
+typedef struct {
+    MotCtx *ctx;
+    MotPool *pool;
+    MotServices services;
+    int64_t bad_index; /* 1 + an index outside of its table, or 0 */
+    Mapped *mapped;    /* own memory: the context's arena is rewound between bindings */
+    uint32_t n_mapped, cap_mapped;
+    char *scratch;     /* [threads][scratch_bytes] */
+    int64_t scratch_bytes;
+} Cpu;
+
+typedef struct {
+    const char *name;
+    MotImage image;
+    const int64_t *dims;
+    int64_t tasks[MOT_IMAGE_NESTS];
+} CpuKernel;
+
+/* oneDNN's row-major product. It refuses only what is no product, which no kernel asks for. */
+static void multiply(int32_t trans_a, int32_t trans_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                     const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    if (m == 0 || n == 0)
+        return;
+    if (k == 0) {
+        for (int64_t i = 0; i < m && beta == 0; i++)
+            memset(c + i * ldc, 0, (size_t)n * sizeof *c);
+        return;
+    }
+    if (dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, 1, a, lda, b, ldb, beta, c, ldc) != dnnl_success)
+        mot_bug(__FILE__, __LINE__, "dnnl_sgemm refused a product");
+}
+
+/* OpenMP's number of threads is set by thread; oneDNN is built on it, or on something that needs no such call. */
+static void call_vendors_with_one_thread(uint32_t thread)
+{
+    (void)thread;
+    void (*set_num_threads)(int);
+    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    memcpy(&set_num_threads, &symbol, sizeof symbol);
+    if (symbol)
+        set_num_threads(1);
+}
+
+static void close_cpu(void *self)
+{
+    Cpu *d = self;
+    mot_pool_close(d->pool);
+    for (uint32_t i = 0; i < d->n_mapped; i++)
+        mot_image_unmap(&d->mapped[i].image);
+    free(d->mapped);
+    free(d->scratch);
+    free(d);
+}
+
+static MotStatus open_cpu(MotCtx *ctx, uint32_t threads, bool may_spin, void **out_self)
+{
+    if (mot_isa_best() < 0)
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "the cpu backend needs AVX2, which this machine lacks");
+    Cpu *d = calloc(1, sizeof *d);
+    if (!d)
+        return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for a device");
+    mot_ctx_defer(ctx, close_cpu, d);
+    d->ctx = ctx;
+    d->services = (MotServices){.sgemm = multiply, .bad_index = &d->bad_index};
+    *out_self = d;
+    MotPoolOpts opts = {.n_threads = threads, .may_spin = may_spin, .on_start = call_vendors_with_one_thread};
+    return mot_pool_open(ctx, &opts, &d->pool);
+}
+
+static MotStatus map_image(Cpu *d, MotCtx *ctx, const MotKernel *kernel, MotImage *out_image)
+{
+    for (uint32_t i = 0; i < d->n_mapped; i++)
+        if (d->mapped[i].bytes == kernel->image) {
+            *out_image = d->mapped[i].image;
+            return MOT_OK;
+        }
+    if (!kernel->image)
+        return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE, "kernel %s was not compiled for the cpu backend", kernel->name);
+    if (d->n_mapped == d->cap_mapped) {
+        uint32_t cap = d->cap_mapped ? 2 * d->cap_mapped : 64;
+        Mapped *grown = realloc(d->mapped, cap * sizeof *grown);
+        if (!grown)
+            return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for %u kernels", cap);
+        d->mapped = grown;
+        d->cap_mapped = cap;
+    }
+    Mapped *m = &d->mapped[d->n_mapped];
+    MOT_TRY(mot_image_map(ctx, kernel->image, kernel->image_bytes, &m->image));
+    m->bytes = kernel->image;
+    d->n_mapped++;
+    *out_image = m->image;
+    return MOT_OK;
+}
+
+/* Every thread gets at least `bytes` of scratch. */
+static MotStatus reserve_scratch(Cpu *d, MotCtx *ctx, int64_t bytes)
+{
+    bytes = (bytes + SCRATCH_ALIGNMENT - 1) & ~(int64_t)(SCRATCH_ALIGNMENT - 1);
+    if (bytes <= d->scratch_bytes)
+        return MOT_OK;
+    char *scratch = aligned_alloc(SCRATCH_ALIGNMENT, (size_t)bytes * mot_pool_size(d->pool));
+    if (!scratch)
+        return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for %lld bytes of scratch", (long long)bytes);
+    free(d->scratch);
+    d->scratch = scratch;
+    d->scratch_bytes = bytes;
+    return MOT_OK;
+}
+
+static MotStatus prepare_cpu(void *self, MotCtx *ctx, const MotProgram *program, uint32_t kernel,
+                             const MotBinding *binding, void **out_kernel)
+{
+    Cpu *d = self;
+    CpuKernel *k = mot_arena_new(&ctx->arena, CpuKernel);
+    *k = (CpuKernel){.name = program->kernels.data[kernel].name, .dims = binding->size};
+    MOT_TRY(map_image(d, ctx, &program->kernels.data[kernel], &k->image));
+    for (uint32_t i = 0; i < k->image.n_nests; i++) {
+        k->tasks[i] = k->image.nest[i].tasks(k->dims);
+        MOT_TRY(reserve_scratch(d, ctx, k->image.nest[i].scratch_bytes(k->dims)));
+    }
+    *out_kernel = k;
+    return MOT_OK;
+}
+
+typedef struct {
+    const Cpu *device;
+    const CpuKernel *kernel;
+    MotNestRun *run;
+    void *const *bufs;
+} Launch;
+
+static void run_range(void *self, int64_t begin, int64_t end, uint32_t thread)
+{
+    const Launch *l = self;
+    l->run(l->bufs, l->kernel->dims, begin, end, &l->device->services,
+           l->device->scratch + (int64_t)thread * l->device->scratch_bytes);
+}
+
+static MotStatus launch_cpu(void *self, void *kernel, void *const *bufs)
+{
+    Cpu *d = self;
+    const CpuKernel *k = kernel;
+    uint32_t n_threads = mot_pool_size(d->pool);
+    for (uint32_t i = 0; i < k->image.n_nests; i++) {
+        Launch launch = {d, k, k->image.nest[i].run, bufs};
+        int64_t ranges = n_threads * (k->image.nest[i].is_coarse ? 1 : RANGES_A_THREAD);
+        mot_pool_run(d->pool, run_range, &launch, k->tasks[i], ranges);
+    }
+    if (d->bad_index == 0)
+        return MOT_OK;
+    int64_t bad = d->bad_index - 1;
+    d->bad_index = 0;
+    return mot_fail(d->ctx, MOT_ERR_DATA, MOT_NOWHERE, "kernel %s: index %lld is outside of its table", k->name, (long long)bad);
+}
+
+const MotDeviceApi mot_device_cpu = {.name = "cpu", .open = open_cpu, .prepare = prepare_cpu, .launch = launch_cpu};

@@ -1,0 +1,159 @@
+/* frontend/cluster_file: quantities, defaults, and one text that is refused beside each that is accepted. */
+#include "frontend/cluster_file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int make_ctx(void **state)
+{
+    *state = calloc(1, sizeof(MotCtx));
+    mot_ctx_init(*state);
+    return 0;
+}
+
+static int drop_ctx(void **state)
+{
+    mot_ctx_deinit(*state);
+    free(*state);
+    return 0;
+}
+
+static MotStatus parse(MotCtx *ctx, const char *text, MotCluster **out)
+{
+    mot_error_clear(ctx);
+    return mot_cluster_parse(ctx, "c.yaml", text, strlen(text), out);
+}
+
+static void reads_what_the_contract_shows(void **state)
+{
+    MotCluster *c;
+    assert_int_equal(parse(*state,
+                           "devices:\n"
+                           "  - {name: a, backend: cpu, threads: 1, slow: 1, memory: 2GiB}   # comment\n"
+                           "  - {name: b, backend: ref, threads: 3, slow: 2.5, memory: 512 MiB, gflops: 50, bandwidth: 10GB/s}\n"
+                           "links:\n"
+                           "  - {between: all, latency: 10us, bandwidth: 10Gbit}\n"
+                           "  - {between: [b, a], latency: 1us, bandwidth: 80GB}\n",
+                           &c),
+                     MOT_OK);
+    assert_int_equal(c->devices.n, 2);
+    const MotDevice *a = &c->devices.data[0], *b = &c->devices.data[1];
+    assert_string_equal(a->name, "a");
+    assert_true(a->memory == 0x1p31 && a->slow == 1 && a->flops == 0 && a->threads == 1);
+    assert_string_equal(b->backend, "ref");
+    assert_true(b->memory == 0x1p29 && b->slow == 2.5 && b->flops == 50e9 && b->bandwidth == 10e9 && b->threads == 3);
+    assert_int_equal(c->links.n, 2);
+    assert_true(c->links.data[0].a == MOT_ALL_DEVICES && c->links.data[0].is_emulated);
+    assert_float_equal(c->links.data[0].latency, 10e-6, 1e-12);
+    assert_float_equal(c->links.data[0].bandwidth, 1.25e9, 1);
+    MotLink own = mot_cluster_link(c, 0, 1);
+    assert_true(own.a == 1 && own.b == 0 && !own.is_emulated && own.bandwidth == 80e9);
+}
+
+static void leaves_out_what_is_not_written(void **state)
+{
+    MotCluster *c;
+    assert_int_equal(parse(*state, "devices: [{name: x}]", &c), MOT_OK);
+    const MotDevice *x = &c->devices.data[0];
+    assert_string_equal(x->backend, "cpu");
+    assert_true(x->threads == 1 && x->slow == 1 && x->memory == 0 && x->flops == 0 && x->bandwidth == 0);
+    assert_int_equal(c->links.n, 0);
+}
+
+#define DEVICES "devices: [{name: a}, {name: b}]\n"
+
+static void refuses_with_file_and_line(void **state)
+{
+    static const struct {
+        const char *good, *bad, *cause;
+    } cases[] = {
+        {"devices: [{name: a}]", "", "at least one device"},
+        {"devices: [{name: a}]", "devices: []", "at least one device"},
+        {"devices: [{name: a}]", "[a, b]", "keys devices and links"},
+        {"devices: [{name: a}]", "devices: [{name: a}]\ncolour: red", "line 2: unknown key \"colour\""},
+        {"devices: [{name: a}]", "devices: [{nam: a}]", "line 1: unknown key \"nam\""},
+        {"devices: [{name: a}]", "devices: [{threads: 2}]", "no name"},
+        {"devices: [{name: a}]", "devices: [a]", "a device is \"a\""},
+        {"devices: [{name: a}]", "devices: {name: a}", "devices is not a list"},
+        {"devices: [{name: a}]", "devices:\n  - {name: a", "c.yaml: line"},
+        {"devices: [{name: a}]", "devices: [{name: a, name: b}]", "duplicate key"},
+        {"devices: [{name: a}]", "devices: [&x {name: a}]", "anchors"},
+        {"devices: [{name: a}]", "devices: [*x]", "aliases"},
+        {"devices: [{name: a}]", "devices: [{name: }]", "name has no value"},
+        {DEVICES, "devices: [{name: a}, {name: a}]", "two devices are named \"a\""},
+        {"devices: [{name: a, backend: cpu}]", "devices: [{name: a, backend: tpu}]", "no backend \"tpu\""},
+        {"devices: [{name: a, threads: 2}]", "devices: [{name: a, threads: 0}]", "threads: \"0\""},
+        {"devices: [{name: a, threads: 2}]", "devices: [{name: a, threads: 1.5}]", "whole number"},
+        {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: 0.5}]", "slow: \"0.5\""},
+        {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: nan}]", "slow: \"nan\""},
+        {"devices: [{name: a, slow: 16}]", "devices: [{name: a, slow: 0x10}]", "slow: \"0x10\""},
+        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1Gib}]", "memory: \"1Gib\" is not like 2GiB"},
+        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: -1GiB}]", "memory: \"-1GiB\""},
+        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1e99GiB}]", "memory"},
+        {DEVICES "links: [{between: all}]", DEVICES "links: [{latency: 1us}]", "line 2: a link needs"},
+        {DEVICES "links: [{between: all}]", DEVICES "links: [all]", "a link is \"all\""},
+        {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, c]}]", "the device \"c\""},
+        {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, a]}]", "itself"},
+        {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, b]}, {between: [b, a]}]", "two links"},
+        {DEVICES "links: [{between: all, latency: 1us}]", DEVICES "links: [{between: all, latency: 1Gbit}]", "latency"},
+        {DEVICES "links: [{between: all, bandwidth: 1Gbit}]", DEVICES "links: [{between: all, bandwidth: 0Gbit}]", "bandwidth"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        MotCtx *ctx = *state;
+        MotCluster *c = NULL;
+        if (parse(ctx, cases[i].good, &c) != MOT_OK)
+            fail_msg("refused: %s: %s", cases[i].good, mot_text_get(&ctx->error));
+        if (parse(ctx, cases[i].bad, &c) != MOT_ERR_USAGE)
+            fail_msg("status %d: %s", ctx->status, cases[i].bad);
+        if (!strstr(mot_text_get(&ctx->error), cases[i].cause))
+            fail_msg("%s: %s", cases[i].bad, mot_text_get(&ctx->error));
+    }
+}
+
+static void holds_its_limits(void **state)
+{
+    MotCtx *ctx = *state;
+    for (int n = MOT_CLUSTER_MAX_DEVICES; n <= MOT_CLUSTER_MAX_DEVICES + 1; n++) {
+        MotText text;
+        MotCluster *c;
+        mot_text_init(&text, &ctx->arena);
+        mot_text_puts(&text, "devices:\n");
+        for (int i = 0; i < n; i++)
+            mot_text_printf(&text, "  - {name: d%d}\n", i);
+        assert_int_equal(parse(ctx, text.data, &c), n == MOT_CLUSTER_MAX_DEVICES ? MOT_OK : MOT_ERR_LIMIT);
+    }
+}
+
+static void reads_the_committed_files(void **state)
+{
+    MotCtx *ctx = *state;
+    static const struct {
+        const char *path;
+        uint32_t n_devices;
+    } files[] = {{"models/clusters/four.yaml", 4}, {"models/clusters/four-slow-links.yaml", 4}, {"models/clusters/two-equal.yaml", 2}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        MotCluster *c;
+        assert_int_equal(mot_cluster_read(ctx, files[i].path, &c), MOT_OK);
+        assert_int_equal(c->devices.n, files[i].n_devices);
+    }
+    MotCluster *c;
+    assert_int_equal(mot_cluster_read(ctx, "models/clusters/none.yaml", &c), MOT_ERR_IO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(reads_what_the_contract_shows, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(leaves_out_what_is_not_written, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(refuses_with_file_and_line, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(holds_its_limits, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(reads_the_committed_files, make_ctx, drop_ctx),
+    };
+    return cmocka_run_group_tests_name("cluster_file", tests, NULL, NULL);
+}
