@@ -1,6 +1,7 @@
 /* The steps from a model file to running ranks. */
 #include "cli/job.h"
 
+#include "codegen/codegen.h"
 #include "frontend/cluster_file.h"
 #include "ir/layout.h"
 #include "passes/lower/lower.h"
@@ -256,11 +257,27 @@ MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
     return mot_plan_verify(job->plan);
 }
 
+/* Kernels for the devices that run compiled ones; `ref` interprets. */
+static MotStatus compile_kernels(MotCtx *ctx, MotJob *job)
+{
+    const char *backend = mot_args_get(job->args, "--backend", NULL);
+    bool is_needed = false;
+    for (uint32_t i = 0; i < job->cluster->devices.n; i++)
+        is_needed |= strcmp(backend ? backend : job->cluster->devices.data[i].backend, "cpu") == 0;
+    int isa = mot_isa_best();
+    if (!is_needed)
+        return MOT_OK;
+    if (isa < 0)
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "this processor lacks AVX2 and FMA; --backend ref runs");
+    return mot_codegen_program(ctx, job->program, &(MotCodegenOpts){.isa = (MotIsa)isa});
+}
+
 MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
 {
     MOT_TRY(mot_job_plan(ctx, job));
     MOT_TRY(mot_lower(ctx, job->plan, 0, &job->program));
-    return mot_program_verify(job->program);
+    MOT_TRY(mot_program_verify(job->program));
+    return compile_kernels(ctx, job);
 }
 
 static MotStatus write_params(MotCtx *ctx, MotJob *job)

@@ -96,13 +96,13 @@ static double weigh(const Run *m, const Run *n, const Run *k)
     if (!is_one(n->stride[C]) || !(is_one(m->stride[A]) || is_one(k->stride[A])) ||
         !(is_one(n->stride[B]) || is_one(k->stride[B])))
         return 0;
-    enum { TYPICAL_DIM = 64 };
+    static const double typical_dim = 64;
     const Run *all[] = {m, n, k};
     double work = 1;
     for (int i = 0; i < 3; i++) {
         work *= (double)all[i]->extent.factor;
         for (uint32_t d = 0; d < all[i]->extent.n; d++)
-            work *= TYPICAL_DIM;
+            work *= typical_dim;
     }
     return work;
 }
@@ -169,7 +169,7 @@ static MotNest *try_gemm(MotCtx *ctx, const MotGraph *g, const MotOp *op, const 
     read_letters(comma + 1, mot_graph_type(g, op->in[1]), first == 0 ? B : A, letters);
     read_letters(arrow + 2, mot_graph_type(g, op->out[0]), C, letters);
     Runs runs[N_CLASSES] = {0};
-    int chosen[N_CLASSES];
+    int chosen[N_CLASSES] = {0};
     uint32_t buf[] = {buf_of[op->in[first]] - 1, buf_of[op->in[!first]] - 1, buf_of[op->out[0]] - 1};
     if (!classify_letters(spec, letters, runs) || !choose_runs(runs, chosen))
         return NULL;

@@ -179,7 +179,7 @@ LLVMValueRef mot_llvm_call(MotLlvm *l, const char *name, const LLVMTypeRef *type
     return LLVMBuildCall2(l->b, LLVMIntrinsicGetType(l->llvm, id, own, n_types), fn, args, n_args, "");
 }
 
-LLVMValueRef mot_llvm_call_service(MotLlvm *l, unsigned index, LLVMTypeRef type, LLVMValueRef *args, unsigned n)
+static LLVMValueRef call_service(MotLlvm *l, unsigned index, LLVMTypeRef type, LLVMValueRef *args, unsigned n)
 {
     LLVMValueRef fn = LLVMBuildLoad2(l->b, l->ptr, mot_llvm_at(l, l->ptr, l->services, mot_llvm_int(l, index)), "");
     return LLVMBuildCall2(l->b, type, fn, args, n, "");
@@ -194,7 +194,14 @@ void mot_llvm_gemm(MotLlvm *l, const MotLlvmGemm *g)
                                  LLVMConstInt(l->i32, g->trans_b, false),
                                  g->m, g->n, g->k, g->a, g->lda, g->b, g->ldb, g->beta, g->c, g->ldc};
     enum { SGEMM = offsetof(MotServices, sgemm) / sizeof(void *) };
-    mot_llvm_call_service(l, SGEMM, LLVMFunctionType(l->nothing, types, N_ARGS, false), args, N_ARGS);
+    call_service(l, SGEMM, LLVMFunctionType(l->nothing, types, N_ARGS, false), args, N_ARGS);
+}
+
+void mot_llvm_report_index(MotLlvm *l, LLVMValueRef index)
+{
+    enum { BAD_INDEX = offsetof(MotServices, bad_index) / sizeof(void *) };
+    LLVMValueRef slot = mot_llvm_at(l, l->ptr, l->services, mot_llvm_int(l, BAD_INDEX));
+    LLVMBuildStore(l->b, index, LLVMBuildLoad2(l->b, l->ptr, slot, ""));
 }
 
 LLVMValueRef mot_llvm_buf(MotLlvm *l, uint32_t buf)

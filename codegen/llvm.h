@@ -78,13 +78,14 @@ void mot_llvm_if_end(MotLlvm *l, LLVMBasicBlockRef after);
 /* An intrinsic, overloaded on the types given. */
 LLVMValueRef mot_llvm_call(MotLlvm *l, const char *name, const LLVMTypeRef *types, unsigned n_types,
                            LLVMValueRef *args, unsigned n_args);
-LLVMValueRef mot_llvm_call_service(MotLlvm *l, unsigned index, LLVMTypeRef type, LLVMValueRef *args, unsigned n);
 /* The sgemm of MotServices: i64 sizes and distances, trans as constants. */
 typedef struct MotLlvmGemm {
     bool trans_a, trans_b;
     LLVMValueRef m, n, k, a, lda, b, ldb, beta, c, ldc;
 } MotLlvmGemm;
 void mot_llvm_gemm(MotLlvm *l, const MotLlvmGemm *g);
+/* Tells the runtime of an index outside of its table. */
+void mot_llvm_report_index(MotLlvm *l, LLVMValueRef index);
 
 /* The address of a buffer, and of element `index` of elements of `type` behind it. */
 LLVMValueRef mot_llvm_buf(MotLlvm *l, uint32_t buf);

@@ -138,13 +138,6 @@ static void print_zeros(MotLlvm *l, const Stripe *s)
     mot_llvm_loop_end(l, &row);
 }
 
-static void report_bad_index(MotLlvm *l, LLVMValueRef index)
-{
-    enum { BAD_INDEX = offsetof(MotServices, bad_index) / sizeof(void *) };
-    LLVMValueRef slot = mot_llvm_at(l, l->ptr, l->services, mot_llvm_int(l, BAD_INDEX));
-    LLVMBuildStore(l->b, mot_llvm_add(l, index, mot_llvm_int(l, 1)), LLVMBuildLoad2(l->b, l->ptr, slot, ""));
-}
-
 static LLVMValueRef load_index(MotLlvm *l)
 {
     const MotAccess *a = &l->nest->scatter.index;
@@ -162,7 +155,7 @@ static void print_updates(MotLlvm *l, const Stripe *s)
     LLVMValueRef index = load_index(l), size = mot_llvm_extent(l, c->size);
     LLVMValueRef is_inside = LLVMBuildICmp(l->b, LLVMIntULT, index, size, "");
     LLVMBasicBlockRef outside = mot_llvm_if_begin(l, LLVMBuildNot(l->b, is_inside, ""));
-    report_bad_index(l, index);
+    mot_llvm_report_index(l, index);
     mot_llvm_if_end(l, outside);
     LLVMBasicBlockRef after = mot_llvm_if_begin(l, is_inside);
     LLVMValueRef from = address_of(l, &c->update, PRE, POST, mot_llvm_mul(l, loop.index, mot_llvm_extent(l, c->update.stride[INDEX])));

@@ -253,6 +253,14 @@ static void print_lane_loop(MotLlvm *l, MotLanes *lanes, LLVMValueRef from, LLVM
     l->saved_index = row;
 }
 
+/* Stores that do not vary along the inner loops. */
+static void print_kept_stores(MotLlvm *l, MotLanes *lanes)
+{
+    for (uint32_t i = 0; i < l->nest->stores.n; i++)
+        if (!is_inner_store(l->nest, &l->nest->stores.data[i]))
+            mot_llvm_store_node(l, lanes, &l->nest->stores.data[i]);
+}
+
 /* ---- Pointwise ---- */
 
 static LLVMValueRef count_blocks(MotLlvm *l, int64_t block)
@@ -282,6 +290,8 @@ static void print_pointwise(MotLlvm *l)
     compute_outer(l, &lanes, 0);
     l->saved_index = NULL;
     print_lane_loop(l, &lanes, from, to, 0, none);
+    forget_inner(l, &lanes);
+    print_kept_stores(l, &lanes); /* of a scalar: its line of one element has no stride */
     mot_llvm_loop_end(l, &task);
 }
 
@@ -310,13 +320,6 @@ static void print_row_phase(MotLlvm *l, MotLanes *lanes, uint32_t phase, const b
     l->saved_index = mot_llvm_mul(l, loop.index, n);
     print_lane_loop(l, lanes, zero, n, phase, is_written);
     mot_llvm_loop_end(l, &loop);
-}
-
-static void print_kept_stores(MotLlvm *l, MotLanes *lanes)
-{
-    for (uint32_t i = 0; i < l->nest->stores.n; i++)
-        if (!is_inner_store(l->nest, &l->nest->stores.data[i]))
-            mot_llvm_store_node(l, lanes, &l->nest->stores.data[i]);
 }
 
 static void print_row(MotLlvm *l)

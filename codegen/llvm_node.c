@@ -128,9 +128,7 @@ static LLVMValueRef check_node(MotLlvm *l, MotLanes *lanes, const MotNodeInfo *n
     LLVMValueRef args[] = {LLVMBuildBitCast(l->b, is_bad, bits, ""), LLVMConstInt(l->i1, 1, false)};
     LLVMValueRef lane = mot_llvm_call(l, "llvm.cttz", &bits, 1, args, 2);
     LLVMValueRef bad = LLVMBuildExtractElement(l->b, index, LLVMBuildZExt(l->b, lane, l->i32, ""), "");
-    enum { BAD_INDEX = offsetof(MotServices, bad_index) / sizeof(void *) };
-    LLVMValueRef slot = mot_llvm_at(l, l->ptr, l->services, mot_llvm_int(l, BAD_INDEX));
-    LLVMBuildStore(l->b, mot_llvm_add(l, bad, mot_llvm_int(l, 1)), LLVMBuildLoad2(l->b, l->ptr, slot, ""));
+    mot_llvm_report_index(l, bad);
     mot_llvm_if_end(l, after);
     return is_inside;
 }

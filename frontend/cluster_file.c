@@ -93,10 +93,11 @@ typedef struct {
     const MotYaml *between;
 } Reader;
 
-static MotStatus fail(const Reader *r, const MotYaml *at, const char *format, const char *text, const char *allowed)
+/* `format` has one %s, for `text` quoted. */
+static MotStatus fail(const Reader *r, const MotYaml *at, const char *format, const char *text)
 {
     return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, at), format,
-                    text ? mot_quote(&r->ctx->arena, text) : "nothing", allowed);
+                    text ? mot_quote(&r->ctx->arena, text) : "nothing");
 }
 
 static const Unit *find_unit(const Unit *units, const char *text)
@@ -133,7 +134,7 @@ static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYam
     while (k->key && (!name || strcmp(k->key, name) != 0))
         k++;
     if (!k->key)
-        return fail(r, key, "unknown key %s%s", name, "");
+        return fail(r, key, "unknown key %s", name);
     if (!text || !text[0])
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key), "%s has no value", k->key);
     void *field = (char *)entry + k->offset;
@@ -166,16 +167,16 @@ static MotStatus visit_device_key(void *self, const MotYaml *key, const MotYaml 
 static MotStatus read_device(Reader *r, const MotYaml *node)
 {
     if (!mot_yaml_is_map(node))
-        return fail(r, node ? node : r->devices, "a device is %s, not {name: a, ...}%s", mot_yaml_string(r->ctx, node), "");
+        return fail(r, node ? node : r->devices, "a device is %s, not {name: a, ...}", mot_yaml_string(r->ctx, node));
     r->device = (DeviceEntry){.device = {.backend = "cpu", .slow = 1}, .threads = 1};
     MOT_TRY(mot_yaml_each(r->ctx, node, visit_device_key, r));
     MotDevice *d = &r->device.device;
     if (!d->name)
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "a device has no name");
     if (find_device(r->cluster, d->name) < r->cluster->devices.n)
-        return fail(r, node, "two devices are named %s%s", d->name, "");
+        return fail(r, node, "two devices are named %s", d->name);
     if (strcmp(d->backend, "cpu") != 0 && strcmp(d->backend, "ref") != 0)
-        return fail(r, node, "there is no backend %s: %s", d->backend, "use cpu or ref");
+        return fail(r, node, "there is no backend %s: use cpu or ref", d->backend);
     if (floor(r->device.threads) != r->device.threads)
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "threads: %g is not a whole number",
                         r->device.threads);
@@ -209,7 +210,7 @@ static MotStatus set_ends(Reader *r, const MotYaml *node)
         const char *name = mot_yaml_string(r->ctx, mot_yaml_at(r->between, i));
         *ends[i] = find_device(r->cluster, name);
         if (*ends[i] == r->cluster->devices.n)
-            return fail(r, node, "a link names the device %s, which is not listed%s", name, "");
+            return fail(r, node, "a link names the device %s, which is not listed", name);
     }
     if (r->link.a == r->link.b)
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "a link joins a device to itself");
@@ -219,7 +220,7 @@ static MotStatus set_ends(Reader *r, const MotYaml *node)
 static MotStatus read_link(Reader *r, const MotYaml *node)
 {
     if (!mot_yaml_is_map(node))
-        return fail(r, node ? node : r->links, "a link is %s, not {between: all, ...}%s", mot_yaml_string(r->ctx, node), "");
+        return fail(r, node ? node : r->links, "a link is %s, not {between: all, ...}", mot_yaml_string(r->ctx, node));
     const MotLink native = mot_cluster_link(&(MotCluster){0}, 0, 0);
     r->link = native;
     r->between = NULL;
@@ -243,7 +244,7 @@ static MotStatus visit_section(void *self, const MotYaml *key, const MotYaml *va
                               : name && strcmp(name, "links") == 0 ? &r->links
                                                                    : NULL;
     if (!section)
-        return fail(r, key, "unknown key %s; %s", name, "the keys are devices and links");
+        return fail(r, key, "unknown key %s; the keys are devices and links", name);
     if (!mot_yaml_is_list(value))
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key), "%s is not a list", name);
     *section = value;

@@ -45,10 +45,15 @@ static const MotForeign signatures[] = {
 };
 /* clang-format on */
 
+static bool is_one_of(uint8_t byte, const char *set)
+{
+    return byte && strchr(set, byte);
+}
+
 /* An 8-byte little-endian header length that fits the file, then JSON. */
 static bool is_safetensors(const uint8_t *bytes, size_t n)
 {
-    if (n < 10 || bytes[8] != '{' || !memchr("\"} ", bytes[9], 3))
+    if (n < 10 || bytes[8] != '{' || !is_one_of(bytes[9], "\"} "))
         return false;
     uint64_t header_bytes;
     memcpy(&header_bytes, bytes, sizeof header_bytes);
@@ -62,7 +67,7 @@ const MotForeign *mot_foreign_find(const uint8_t *bytes, size_t n)
     if (is_safetensors(bytes, n))
         return &safetensors;
     size_t blank = 0;
-    while (blank < n && blank < 64 && memchr(" \t\r\n", bytes[blank], 4))
+    while (blank < n && blank < 64 && is_one_of(bytes[blank], " \t\r\n"))
         blank++;
     for (size_t i = 0; i < sizeof signatures / sizeof signatures[0]; i++) {
         const MotForeign *s = &signatures[i];

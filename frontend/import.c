@@ -410,7 +410,7 @@ static void note_operands(const MotNode *n)
     }
 }
 
-/* What a builder or the evaluation refused gets the node's place; it names the op and the operator otherwise. */
+/* What a builder or the evaluation refused gets the node's place; they know the operator only. */
 static void relocate(MotNode *n)
 {
     MotCtx *ctx = n->im->ctx;
@@ -474,13 +474,12 @@ static MotStatus lower_node(MotImport *im, uint32_t index)
     const char *name = proto->name && proto->name[0]
                            ? proto->name
                            : mot_arena_printf(arena, "%s_%u", proto->op_type, index);
-    MotNode n = {
-        .im = im,
-        .b = &im->b,
-        .row = find_lowering(im, proto),
-        .proto = proto,
-        .index = index,
-        .loc = {im->file->path, mot_arena_printf(arena, "node %u %s", index, quote(im, name))}};
+    MotNode n = {.im = im,
+                 .b = &im->b,
+                 .row = find_lowering(im, proto),
+                 .proto = proto,
+                 .index = index,
+                 .loc = mot_onnx_node_loc(im->ctx, im->file, get_graph(im), index)};
     MotOpId first_op = im->g->ops.n;
     MotValue first_value = im->g->values.n;
     im->b.origin = mot_intern(im->ctx, name);

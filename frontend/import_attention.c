@@ -109,6 +109,7 @@ static Attention read_attention(MotNode *n)
     for (uint32_t i = 0; i < 3; i++)
         mot_node_check_rank(n, i, 3, 4);
     mot_node_check_dtypes(n, 0, 3);
+    mot_node_float_operand(n, 0);
     a.q = split_heads(n, 0, mot_node_int(n, "q_num_heads", 0));
     a.k = append_to_past(n, split_heads(n, 1, mot_node_int(n, "kv_num_heads", 0)), PAST_KEY,
                          PRESENT_KEY);

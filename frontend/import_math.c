@@ -1,9 +1,6 @@
 /* Pointwise operators: most are one op of ours, the others a formula. */
 #include "frontend/import_node.h"
 
-#include <float.h>
-#include <math.h>
-
 /* ---- One op ---- */
 
 /* Checks what NumPy's broadcasting asks of the operands from `first` on, and returns their common shape. */
@@ -130,9 +127,12 @@ void mot_lower_is_nan(MotNode *n)
 void mot_lower_clip_attrs(MotNode *n)
 {
     MotBuilder *b = n->b;
-    MotValue low = mot_scalar_like(b, n->in[0], mot_node_float(n, "min", -FLT_MAX));
-    MotValue high = mot_scalar_like(b, n->in[0], mot_node_float(n, "max", FLT_MAX));
-    n->out[0] = mot_min(b, mot_max(b, n->in[0], low), high);
+    MotValue y = mot_node_float_operand(n, 0);
+    if (mot_node_attr(n, "min"))
+        y = mot_max(b, y, mot_scalar_like(b, y, mot_node_float(n, "min", 0)));
+    if (mot_node_attr(n, "max"))
+        y = mot_min(b, y, mot_scalar_like(b, y, mot_node_float(n, "max", 0)));
+    n->out[0] = y;
 }
 
 static MotValue as_scalar(MotBuilder *b, MotValue x)
@@ -182,7 +182,7 @@ static MotValue exp_minus_1(MotNode *n, MotValue x)
 
 void mot_lower_leaky_relu(MotNode *n)
 {
-    MotValue x = n->in[0];
+    MotValue x = mot_node_float_operand(n, 0);
     n->out[0] = where_positive(n, x, mot_mul_scalar(n->b, x, mot_node_float(n, "alpha", 0.01)));
 }
 
@@ -195,13 +195,14 @@ void mot_lower_prelu(MotNode *n)
 void mot_lower_thresholded_relu(MotNode *n)
 {
     MotBuilder *b = n->b;
-    MotValue x = n->in[0], alpha = mot_scalar_like(b, x, mot_node_float(n, "alpha", 1));
+    MotValue x = mot_node_float_operand(n, 0),
+             alpha = mot_scalar_like(b, x, mot_node_float(n, "alpha", 1));
     n->out[0] = mot_select(b, mot_lt(b, alpha, x), x, mot_scalar_like(b, x, 0));
 }
 
 void mot_lower_elu(MotNode *n)
 {
-    MotValue x = n->in[0];
+    MotValue x = mot_node_float_operand(n, 0);
     n->out[0] = where_positive(
         n, x, mot_mul_scalar(n->b, exp_minus_1(n, x), mot_node_float(n, "alpha", 1)));
 }
@@ -209,7 +210,7 @@ void mot_lower_elu(MotNode *n)
 void mot_lower_selu(MotNode *n)
 {
     double alpha = mot_node_float(n, "alpha", 1.6732632423543772);
-    MotValue x = n->in[0];
+    MotValue x = mot_node_float_operand(n, 0);
     MotValue y = where_positive(n, x, mot_mul_scalar(n->b, exp_minus_1(n, x), alpha));
     n->out[0] = mot_mul_scalar(n->b, y, mot_node_float(n, "gamma", 1.0507009873554805));
 }
@@ -217,7 +218,7 @@ void mot_lower_selu(MotNode *n)
 void mot_lower_celu(MotNode *n)
 {
     double alpha = mot_node_float(n, "alpha", 1);
-    MotValue x = n->in[0], scaled = mot_mul_scalar(n->b, x, 1 / alpha);
+    MotValue x = mot_node_float_operand(n, 0), scaled = mot_mul_scalar(n->b, x, 1 / alpha);
     n->out[0] = where_positive(n, x, mot_mul_scalar(n->b, exp_minus_1(n, scaled), alpha));
 }
 
@@ -230,7 +231,7 @@ static MotValue hard_sigmoid(MotBuilder *b, MotValue x, double alpha, double bet
 
 void mot_lower_hard_sigmoid(MotNode *n)
 {
-    n->out[0] = hard_sigmoid(n->b, n->in[0], mot_node_float(n, "alpha", 0.2),
+    n->out[0] = hard_sigmoid(n->b, mot_node_float_operand(n, 0), mot_node_float(n, "alpha", 0.2),
                              mot_node_float(n, "beta", 0.5));
 }
 

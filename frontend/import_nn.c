@@ -93,6 +93,7 @@ void mot_lower_rms_norm(MotNode *n)
     MotBuilder *b = n->b;
     const MotType x = *mot_node_type(n, 0);
     int axis = mot_node_axis(n, mot_node_int(n, "axis", -1), x.rank);
+    mot_node_float_operand(n, 0);
     int64_t axes[MOT_MAX_RANK];
     uint32_t n_axes = 0;
     double count = 1;
@@ -149,6 +150,7 @@ static Loss read_loss(MotNode *n)
     const MotType x = *mot_node_type(n, 0), labels = *mot_node_type(n, 1);
     Loss loss = {.ignore = mot_node_int(n, "ignore_index", INT64_MIN)};
     mot_node_check_rank(n, 0, 2, MOT_MAX_RANK);
+    mot_node_float_operand(n, 0);
     MotType expected = x;
     expected.rank = x.rank - 1;
     for (int i = 1; i < expected.rank; i++)

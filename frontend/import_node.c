@@ -188,20 +188,19 @@ static bool is_named(const Onnx__AttributeProto *attr, const AttrSpec *spec)
 
 static void check_attr(MotNode *n, const AttrSpec *spec)
 {
-    int name_bytes = (int)spec->name_bytes, found = 0;
+    int name_bytes = (int)spec->name_bytes;
+    bool is_found = false;
     for (size_t i = 0; i < n->proto->n_attribute; i++) {
         const Onnx__AttributeProto *attr = n->proto->attribute[i];
         if (!is_named(attr, spec))
             continue;
-        if (++found > 1)
-            mot_node_fail(n, MOT_ERR_MODEL, "attribute %.*s is given twice", name_bytes,
-                          spec->name);
+        is_found = true;
         for (size_t k = 0; k < sizeof attr_kinds / sizeof *attr_kinds; k++)
             if (attr_kinds[k].letter == spec->letter && !has_type(attr, attr_kinds[k].type))
                 mot_node_fail(n, MOT_ERR_MODEL, "attribute %.*s must be %s", name_bytes, spec->name,
                               attr_kinds[k].name);
     }
-    if (spec->is_required && !found)
+    if (spec->is_required && !is_found)
         mot_node_fail(n, MOT_ERR_MODEL, "attribute %.*s is missing", name_bytes, spec->name);
 }
 
@@ -218,9 +217,6 @@ MotStatus mot_node_check_attrs(MotNode *n)
         if (!is_known)
             mot_node_fail(n, MOT_ERR_MODEL, "has no attribute %s in opset version %lld",
                           mot_quote(&n->im->ctx->arena, attr->name), (long long)n->row->since);
-        if (attr->ref_attr_name && attr->ref_attr_name[0])
-            mot_node_fail(n, MOT_ERR_MODEL, "attribute %s refers to a function's attribute",
-                          mot_quote(&n->im->ctx->arena, attr->name));
     }
     return n->im->ctx->status;
 }
@@ -258,6 +254,14 @@ void mot_node_check_rank(MotNode *n, uint32_t i, int least, int most)
     if (n->in[i] && (rank < least || rank > most))
         mot_node_fail(n, MOT_ERR_MODEL, "input %s has rank %d; it must be from %d to %d",
                       mot_node_operand_text(n, i), rank, least, most);
+}
+
+MotValue mot_node_float_operand(MotNode *n, uint32_t i)
+{
+    MotDtype dtype = mot_node_type(n, i)->dtype;
+    if (mot_node_ok(n) && mot_dtype_class(dtype) != MOT_CLASS_FLOAT)
+        mot_node_fail(n, MOT_ERR_MODEL, "input %s must be float", mot_node_operand_text(n, i));
+    return mot_node_ok(n) ? n->in[i] : 0;
 }
 
 bool mot_node_fits_rank(MotNode *n, int rank)

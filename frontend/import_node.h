@@ -79,7 +79,7 @@ struct MotNode {
 
 /* The row for an operator at a version of its domain; NULL: not supported. */
 const MotLowering *mot_lowering_find(const char *domain, const char *op_type, int64_t version);
-/* Checks the attributes against the row: known, once, of their kind, required ones present. */
+/* Checks the attributes (well-formed: onnx_check.h) against the row: known, of their kind, required ones present. */
 MotStatus mot_node_check_attrs(MotNode *n);
 
 MotStatus mot_node_fail(MotNode *n, MotStatus status, const char *format, ...)
@@ -110,9 +110,11 @@ int mot_node_axis(MotNode *n, int64_t axis, int rank);
 uint32_t mot_node_axes(MotNode *n, MotInts list, int rank, int64_t *out_axes);
 /* Fails unless the rank of operand i is in [least, most]. */
 void mot_node_check_rank(MotNode *n, uint32_t i, int least, int most);
+/* Operand i, which must be float. */
+MotValue mot_node_float_operand(MotNode *n, uint32_t i);
 /* Fails unless `rank` can be represented. */
 bool mot_node_fits_rank(MotNode *n, int rank);
-/* The common shape of two by NumPy's rule, as an i64-free type; fails with both shapes. */
+/* The common shape of two by NumPy's rule, with a's dtype; fails with both shapes. */
 MotType mot_node_broadcast(MotNode *n, MotType a, MotType b);
 /* Fails unless the operands that are there agree in dtype. */
 void mot_node_check_dtypes(MotNode *n, uint32_t first, uint32_t end);

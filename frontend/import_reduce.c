@@ -78,6 +78,7 @@ void mot_lower_reduce_log_sum_exp(MotNode *n)
 {
     MotBuilder *b = n->b;
     Reduction r = read_reduction(n);
+    r.x = mot_node_float_operand(n, 0);
     MotValue low = mot_scalar_like(b, r.x, -FLT_MAX), high = mot_scalar_like(b, r.x, FLT_MAX);
     MotValue m = mot_reduce_max(b, r.x, r.axes, r.n_axes, MOT_KEEP);
     m = mot_min(b, mot_max(b, m, low), high);

@@ -12,9 +12,9 @@ static void release_file(void *handle)
 {
     MotOnnxFile *file = handle;
     if (file->model)
-        protobuf_c_message_free_unpacked((ProtobufCMessage *)(uintptr_t)file->model, NULL);
+        protobuf_c_message_free_unpacked((ProtobufCMessage *)file->model, NULL);
     if (file->tensor)
-        protobuf_c_message_free_unpacked((ProtobufCMessage *)(uintptr_t)file->tensor, NULL);
+        protobuf_c_message_free_unpacked((ProtobufCMessage *)file->tensor, NULL);
     mot_wire_deinit(&file->wire);
 }
 
@@ -45,8 +45,8 @@ static MotOnnxFile *make_file(MotCtx *ctx, const char *name, const void *bytes, 
     file->wire = (MotWire){.file = file->path, .bytes = bytes, .n = n};
     file->limits = opts->limits;
     file->external = mot_arena_new(&ctx->arena, MotExternal);
-    file->converted = mot_arena_new(&ctx->arena, MotMap);
-    mot_map_init(file->converted, &ctx->arena);
+    file->converted = mot_arena_new(&ctx->arena, MotOnnxConverted);
+    mot_map_init(&file->converted->by_tensor, &ctx->arena);
     mot_ctx_defer(ctx, release_file, file);
     return file;
 }

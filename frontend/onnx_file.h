@@ -21,6 +21,12 @@ typedef struct MotOnnxOpts {
     const char *external_data_root; /* --external-data-root, or NULL */
 } MotOnnxOpts;
 
+/* The data of tensors for which it had to be made: unpacked from typed fields, or aligned. */
+typedef struct MotOnnxConverted {
+    MotMap by_tensor; /* address of the TensorProto -> index in `data` */
+    MotVec(const uint8_t *) data;
+} MotOnnxConverted;
+
 struct MotOnnxFile {
     const char *path; /* as given; what messages call the file */
     MotWire wire;     /* its bytes */
@@ -29,7 +35,7 @@ struct MotOnnxFile {
     const Onnx__TensorProto *tensor; /* of a tensor file */
     struct MotOnnxScopes *scopes;    /* of a model: onnx_check.h */
     MotExternal *external;
-    MotMap *converted; /* address of a TensorProto -> its data, where that had to be made */
+    MotOnnxConverted *converted;
 };
 
 MotOnnxOpts mot_onnx_opts_default(void);

@@ -40,23 +40,26 @@ static MotStatus enter_functions(Functions *f)
     return MOT_OK;
 }
 
+static void add_call(Functions *f, const Onnx__NodeProto *node, uint32_t caller)
+{
+    MotArenaMark mark = mot_arena_mark(&f->ctx->arena);
+    MotText key = make_key(f, node->domain, node->op_type, node->overload);
+    uint64_t callee;
+    bool is_call = mot_map_get(&f->by_name, key.data, key.n, &callee);
+    mot_arena_rewind(&f->ctx->arena, mark);
+    if (is_call)
+        mot_vec_push(&f->ctx->arena, &f->calls,
+                     (MotEdge){.used = (uint32_t)callee, .user = caller});
+}
+
 static void find_calls(Functions *f)
 {
     const MotOnnxScopes *scopes = f->file->scopes;
     for (uint32_t s = 0; s < scopes->all.n; s++) {
         const MotOnnxScope *scope = &scopes->all.data[s];
         f->sizes[scope->root] += scope->n_nodes;
-        for (uint32_t i = 0; i < scope->n_nodes; i++) {
-            const Onnx__NodeProto *node = scope->nodes[i];
-            MotArenaMark mark = mot_arena_mark(&f->ctx->arena);
-            MotText key = make_key(f, node->domain, node->op_type, node->overload);
-            uint64_t callee;
-            bool is_call = mot_map_get(&f->by_name, key.data, key.n, &callee);
-            mot_arena_rewind(&f->ctx->arena, mark);
-            if (is_call)
-                mot_vec_push(&f->ctx->arena, &f->calls,
-                             (MotEdge){.used = (uint32_t)callee, .user = scope->root});
-        }
+        for (uint32_t i = 0; i < scope->n_nodes; i++)
+            add_call(f, scope->nodes[i], scope->root);
     }
 }
 

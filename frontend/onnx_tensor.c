@@ -29,9 +29,7 @@ static const char *const store_names[N_STORES] = {
  */
 typedef struct Dtype {
     const char *name;
-    uint8_t bits;
-    Store store;
-    uint8_t entry_bytes;
+    uint8_t bits, store, entry_bytes;
     int64_t least, most;
 } Dtype;
 
@@ -265,16 +263,20 @@ static MotStatus narrow(const Measure *m, uint8_t *out)
 
 static bool find_converted(const Measure *m, const uint8_t **out_data)
 {
-    uint64_t address;
-    if (!mot_map_get(m->file->converted, &m->tensor, sizeof m->tensor, &address))
+    uintptr_t key = (uintptr_t)m->tensor;
+    uint64_t index;
+    if (!mot_map_get(&m->file->converted->by_tensor, &key, sizeof key, &index))
         return false;
-    *out_data = (const uint8_t *)(uintptr_t)address;
+    *out_data = m->file->converted->data.data[index];
     return true;
 }
 
 static void keep_converted(const Measure *m, const uint8_t *data)
 {
-    mot_map_put(m->file->converted, &m->tensor, sizeof m->tensor, (uintptr_t)data);
+    MotOnnxConverted *converted = m->file->converted;
+    uintptr_t key = (uintptr_t)m->tensor;
+    mot_map_put(&converted->by_tensor, &key, sizeof key, converted->data.n);
+    mot_vec_push(&m->ctx->arena, &converted->data, data);
 }
 
 static MotStatus read_inline(const Measure *m, const uint8_t **out_data)
@@ -348,8 +350,7 @@ MotStatus mot_onnx_tensor(MotCtx *ctx, const MotOnnxFile *file, const Onnx__Tens
     if (d.rank > MOT_MAX_RANK)
         return mot_fail(ctx, MOT_ERR_UNSUPPORTED, loc, "rank %d is not supported; the most is %d",
                         d.rank, MOT_MAX_RANK);
-    *out_tensor =
-        (MotTensor){mot_type_make(dtype, d.rank, d.dims), (void *)(uintptr_t)align(&m, &d)};
+    *out_tensor = (MotTensor){mot_type_make(dtype, d.rank, d.dims), (void *)align(&m, &d)};
     return MOT_OK;
 }
 

@@ -27,7 +27,7 @@ static uint32_t mix(int i, uint32_t b, uint32_t c, uint32_t d)
 static void add_block(uint32_t h[5], const uint8_t *p)
 {
     uint32_t w[80];
-    for (int i = 0; i < 16; i++)
+    for (size_t i = 0; i < 16; i++)
         w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 |
                (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
     for (int i = 16; i < 80; i++)
@@ -64,6 +64,6 @@ void mot_sha1_hex(const void *bytes, size_t n, char out[MOT_SHA1_HEX + 1])
         tail[padded - 1 - i] = (uint8_t)((uint64_t)n * 8 >> (8 * i));
     for (size_t i = 0; i < padded; i += BLOCK)
         add_block(h, tail + i);
-    for (int i = 0; i < 5; i++)
+    for (size_t i = 0; i < 5; i++)
         snprintf(out + 8 * i, 9, "%08x", h[i]);
 }

@@ -153,9 +153,11 @@ static MotStatus make_copy(Scan *s)
 {
     void *p = mmap(NULL, s->wire->n, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
-        return mot_fail(s->ctx, MOT_ERR_MEMORY, (MotLoc){s->wire->file, NULL},
-                        "no address space for a copy of the file");
+    if (p == MAP_FAILED) {
+        (void)mot_fail(s->ctx, MOT_ERR_MEMORY, (MotLoc){s->wire->file, NULL},
+                       "no address space for a copy of the file");
+        return MOT_ERR_MEMORY;
+    }
     s->wire->copy = p;
     return MOT_OK;
 }
@@ -345,7 +347,7 @@ static MotStatus read_field(Scan *s)
 {
     Frame *f = top_frame(s);
     size_t start = s->pos;
-    uint64_t tag;
+    uint64_t tag = 0;
     f->field = 0;
     MOT_TRY(read_varint(s, f->end, 5, "tag", &tag));
     unsigned wire_type = tag & 7;

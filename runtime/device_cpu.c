@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { RANGES_A_THREAD = 4, SCRATCH_ALIGNMENT = 64 };
+#define NO_INDEX INT64_MIN /* what no caller puts into an index */
 
 typedef struct {
     const void *bytes; /* what was mapped */
@@ -22,7 +23,7 @@ typedef struct {
     MotCtx *ctx;
     MotPool *pool;
     MotServices services;
-    int64_t bad_index; /* 1 + an index outside of its table, or 0 */
+    int64_t bad_index; /* an index outside of its table, or NO_INDEX */
     Mapped *mapped;    /* own memory: the context's arena is rewound between bindings */
     uint32_t n_mapped, cap_mapped;
     char *scratch;     /* [threads][scratch_bytes] */
@@ -82,6 +83,7 @@ static MotStatus open_cpu(MotCtx *ctx, uint32_t threads, bool may_spin, void **o
         return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for a device");
     mot_ctx_defer(ctx, close_cpu, d);
     d->ctx = ctx;
+    d->bad_index = NO_INDEX;
     d->services = (MotServices){.sgemm = multiply, .bad_index = &d->bad_index};
     *out_self = d;
     MotPoolOpts opts = {.n_threads = threads, .may_spin = may_spin, .on_start = call_vendors_with_one_thread};
@@ -167,10 +169,10 @@ static MotStatus launch_cpu(void *self, void *kernel, void *const *bufs)
         int64_t ranges = n_threads * (k->image.nest[i].is_coarse ? 1 : RANGES_A_THREAD);
         mot_pool_run(d->pool, run_range, &launch, k->tasks[i], ranges);
     }
-    if (d->bad_index == 0)
+    int64_t bad = d->bad_index;
+    if (bad == NO_INDEX)
         return MOT_OK;
-    int64_t bad = d->bad_index - 1;
-    d->bad_index = 0;
+    d->bad_index = NO_INDEX;
     return mot_fail(d->ctx, MOT_ERR_DATA, MOT_NOWHERE, "kernel %s: index %lld is outside of its table", k->name, (long long)bad);
 }
 

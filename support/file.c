@@ -27,7 +27,7 @@ static void unmap(void *handle)
 {
     MotFileMap *map = handle;
     if (map->data)
-        munmap((void *)(uintptr_t)map->data, map->n);
+        munmap((void *)map->data, map->n);
 }
 
 MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **out_map)

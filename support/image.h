@@ -21,7 +21,7 @@ typedef struct MotServices {
     /* c[m,n] = a[m,k] b[k,n] + beta c, row-major at distances lda, ldb, ldc; trans: the operand is stored transposed. One thread. */
     void (*sgemm)(int32_t trans_a, int32_t trans_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                   const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
-    int64_t *bad_index; /* set to 1 + an index that was outside of its table */
+    int64_t *bad_index; /* set to an index that was outside of its table */
 } MotServices;
 
 /* Runs tasks [begin, end). bufs: operands, then results; dims: the binding's sizes; scratch: this thread's, 64-byte aligned. */

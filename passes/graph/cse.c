@@ -115,8 +115,12 @@ static void share(Sharing *s, MotOpId id)
     const MotOp *first = mot_graph_op(s->g, (MotOpId)earlier);
     if (!has_same_contents(first, op))
         return;
-    for (uint32_t i = 0; i < op->n_out; i++)
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        MotValueInfo *values = s->g->values.data;
         s->to[op->out[i]] = first->out[i];
+        if (!values[first->out[i]].name)
+            values[first->out[i]].name = values[op->out[i]].name;
+    }
     s->is_changed = true;
 }
 

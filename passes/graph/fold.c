@@ -1,9 +1,10 @@
 /*
- * Constant folding, one rule: an op whose operands are all constants becomes the constant that the reference evaluation gives.
+ * Constant folding, one rule: an op whose operands are all known becomes the constant that the reference evaluation gives.
  *
- * What a few bytes describe is not unrolled: a result much larger than the operands (a mask from two ranges, say) is folded
- * only if it is small. Nothing above a limit, or that takes long to evaluate, is folded. Such ops are computed in the step,
- * which costs time and no correctness; passes that must know their value ask mot_value_known.
+ * What a few bytes describe is not unrolled: ranges and broadcasts stay (though they count as known), and a result much larger
+ * than what it comes from (a mask from two ranges, say) is folded only if it is small. Nothing above a limit, or that takes long to
+ * evaluate, is folded. Such ops are computed in the step, which costs time and no correctness; passes that must know their
+ * value ask mot_value_known.
  */
 #include "ir/eval.h"
 #include "passes/graph/simplify.h"
@@ -12,29 +13,43 @@ static const int64_t max_bytes = (int64_t)256 << 20, max_grown_bytes = (int64_t)
 static const int max_growth = 4;
 static const double max_flops = 1e8;
 
+/* What describes a known value. */
+static int64_t described_bytes(const MotGraph *g, MotValue v)
+{
+    const MotOp *op = mot_graph_def(g, v);
+    if (op->kind == MOT_OP_BROADCAST)
+        op = mot_graph_def(g, op->in[0]);
+    return op->kind == MOT_OP_CONSTANT ? mot_type_bytes(mot_graph_type(g, op->out[0])) : 0;
+}
+
 static bool is_worth_folding(const MotGraph *g, const MotOp *op)
 {
     int64_t in_bytes = 0, out_bytes = 0;
     for (uint32_t i = 0; i < op->n_in; i++)
-        in_bytes += mot_type_bytes(mot_graph_type(g, op->in[i]));
+        in_bytes += op->in[i] ? described_bytes(g, op->in[i]) : 0;
     for (uint32_t i = 0; i < op->n_out; i++)
         out_bytes += mot_type_bytes(mot_graph_type(g, op->out[i]));
     return out_bytes <= max_bytes && out_bytes <= max_growth * in_bytes + max_grown_bytes &&
            mot_op_flops(g, op) <= max_flops;
 }
 
-static bool has_constant_operands(const MotGraph *g, const MotOp *op)
+/* Whether v is a constant, a range, or a constant broadcast. */
+static bool is_known(const MotGraph *g, MotValue v)
 {
-    for (uint32_t i = 0; i < op->n_in; i++)
-        if (op->in[i] && mot_graph_def(g, op->in[i])->kind != MOT_OP_CONSTANT)
-            return false;
-    return true;
+    const MotOp *op = mot_graph_def(g, v);
+    if (op->kind == MOT_OP_BROADCAST)
+        op = mot_graph_def(g, op->in[0]);
+    return op->kind == MOT_OP_CONSTANT || op->kind == MOT_OP_IOTA;
 }
 
 static bool is_foldable(const MotGraph *g, const MotOp *op)
 {
-    return has_constant_operands(g, op) && !(mot_op_info(op->kind)->flags & MOT_FLAG_UPDATE) &&
-           is_worth_folding(g, op);
+    if (op->kind == MOT_OP_BROADCAST || (mot_op_info(op->kind)->flags & MOT_FLAG_UPDATE))
+        return false;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (op->in[i] && !is_known(g, op->in[i]))
+            return false;
+    return is_worth_folding(g, op);
 }
 
 /* All results at once: the first replaces the root, the others go along. */
@@ -43,12 +58,12 @@ static MotValue fold(MotMatch *m)
     MotGraph *g = m->graph;
     MotArena *arena = &g->ctx->arena;
     const MotOp op = *mot_match_root(m);
+    MotTensor in[MOT_MAX_OPERANDS] = {0}, out[MOT_MAX_RESULTS] = {0};
     if (op.n_out > 3 || !is_foldable(g, &op))
         return 0;
-    MotTensor in[MOT_MAX_OPERANDS] = {0}, out[MOT_MAX_RESULTS] = {0};
     for (uint32_t i = 0; i < op.n_in; i++)
-        if (op.in[i])
-            in[i] = mot_attrs(mot_graph_def(g, op.in[i]), constant)->data;
+        if (op.in[i] && !mot_value_known(g, op.in[i], &in[i]))
+            return 0;
     for (uint32_t i = 0; i < op.n_out; i++) {
         out[i].type = *mot_graph_type(g, op.out[i]);
         out[i].data = mot_arena_alloc(arena, (size_t)mot_type_bytes(&out[i].type));
@@ -122,6 +137,10 @@ static bool is_constant_expression(const MotGraph *g, MotValue v, int depth)
 bool mot_value_known(MotGraph *g, MotValue v, MotTensor *out_tensor)
 {
     enum { MAX_DEPTH = 12 };
+    if (mot_graph_def(g, v)->kind == MOT_OP_CONSTANT) {
+        *out_tensor = mot_attrs(mot_graph_def(g, v), constant)->data;
+        return true;
+    }
     if (!is_constant_expression(g, v, MAX_DEPTH))
         return false;
     Evaluation e = {.g = g, .known = mot_arena_array(&g->ctx->arena, MotTensor, g->values.n)};
@@ -133,6 +152,5 @@ bool mot_value_known(MotGraph *g, MotValue v, MotTensor *out_tensor)
 
 static const MotRule rules[] = {
     {"fold", "*", fold},
-    {"fold-iota", "iota", fold},
 };
 const MotRules mot_rules_fold = {rules, sizeof rules / sizeof *rules};

@@ -73,16 +73,16 @@ static bool sees(const MotTensor *mask, bool true_sees, int64_t i)
     return mot_tensor_get(mask, i) == 0;
 }
 
-static bool is_mask_element(const MotTensor *mask, int64_t i)
+static bool is_mask_element(const MotTensor *mask, double scale, int64_t i)
 {
     if (mask->type.dtype == MOT_BOOL)
         return true;
     double x = mot_tensor_get(mask, i);
-    return x == 0 || x <= hidden;
+    return x == 0 || x * scale <= hidden;
 }
 
-/* What a mask over [.., T, S] that varies along the last two dims only hides. */
-static MaskPattern read_pattern(const MotTensor *mask, bool true_sees, int64_t times, int64_t keys)
+/* What a mask over [.., T, S] that varies along the last two dims only, and is scaled after it was applied, hides. */
+static MaskPattern read_pattern(const MotTensor *mask, double scale, bool true_sees, int64_t times, int64_t keys)
 {
     int rank = mask->type.rank;
     if (rank < 2 || mot_type_elements(&mask->type) != times * keys || mask->type.dims[rank - 1] != keys)
@@ -90,7 +90,7 @@ static MaskPattern read_pattern(const MotTensor *mask, bool true_sees, int64_t t
     bool is_causal = keys >= times, is_open = true;
     for (int64_t i = 0; i < times * keys; i++) {
         bool is_past = i % keys <= i / keys + keys - times, is_seen = sees(mask, true_sees, i);
-        if (!is_mask_element(mask, i))
+        if (!is_mask_element(mask, scale, i))
             return NO_PATTERN;
         is_causal &= is_seen == is_past;
         is_open &= is_seen;
@@ -106,7 +106,8 @@ static MaskPattern find_pattern(Scores *s, MotValue mask, bool true_sees)
     MotTensor contents;
     MaskPattern pattern = NO_PATTERN;
     if (scores->rank >= 2 && mot_value_known(s->g, mask, &contents))
-        pattern = read_pattern(&contents, true_sees, scores->dims[scores->rank - 2], scores->dims[scores->rank - 1]);
+        pattern = read_pattern(&contents, s->scale, true_sees, scores->dims[scores->rank - 2],
+                               scores->dims[scores->rank - 1]);
     mot_arena_rewind(&s->g->ctx->arena, mark);
     return pattern;
 }
@@ -161,7 +162,7 @@ static bool peel_select(Scores *s, const MotOp *op)
     double fill;
     bool true_sees = mot_value_is_uniform(s->g, op->in[2], &fill);
     MotValue inner = op->in[true_sees ? 1 : 2];
-    if ((!true_sees && !mot_value_is_uniform(s->g, op->in[1], &fill)) || fill > hidden ||
+    if ((!true_sees && !mot_value_is_uniform(s->g, op->in[1], &fill)) || fill * s->scale > hidden ||
         !mot_dims_equal(mot_graph_type(s->g, inner), mot_graph_type(s->g, s->scores)))
         return false;
     MaskPattern pattern = find_pattern(s, op->in[0], true_sees);

@@ -1,6 +1,7 @@
 /*
  * The driver of rewrite rules. Within a sweep replaced values are only noted (`to`) and every op sees its operands through
- * that note; one pass over all operands at the end makes it true.
+ * that note; one pass over all operands at the end makes it true. What a rule builds is visited at once and takes the place of
+ * what it replaces, so that users see it finished and the order of the body is kept.
  */
 #include "passes/graph/rewrite.h"
 
@@ -18,6 +19,7 @@ typedef struct {
     MotVec(Compiled) rules;
     MotVec(MotValue) to; /* what replaced a value; 0: nothing */
     MotVec(uint32_t) uses;
+    MotVec(MotOpId) body; /* of the sweep */
     long n_fired, max_fired;
 } Rewriter;
 
@@ -104,7 +106,7 @@ static MotStatus fire(Rewriter *r, Compiled *c, const MotMatch *m, MotValue new,
 }
 
 /* Tries all rules on one op; at most one fires. */
-static MotStatus visit(Rewriter *r, MotOpId id)
+static MotStatus try_rules(Rewriter *r, MotOpId id)
 {
     MotGraph *g = r->g;
     grow(r);
@@ -130,16 +132,30 @@ static MotStatus visit(Rewriter *r, MotOpId id)
     return MOT_OK;
 }
 
+/* Visits an op, and what is built for it, which comes before it. As deep as firings follow from one another. */
+static MotStatus visit(Rewriter *r, MotOpId id)
+{
+    MotOpId first_new = r->g->ops.n;
+    MOT_TRY(try_rules(r, id));
+    for (MotOpId new = first_new, end = r->g->ops.n; new < end; new++)
+        MOT_TRY(visit(r, new));
+    mot_vec_push(&r->g->ctx->arena, &r->body, id);
+    return MOT_OK;
+}
+
 static MotStatus sweep(Rewriter *r)
 {
     MotGraph *g = r->g;
-    r->to.n = r->uses.n = 0;
+    r->to.n = r->uses.n = r->body.n = 0;
     grow(r);
     count_uses(r, 1, g->ops.n);
-    for (uint32_t i = 0; i < g->body.n; i++)
+    for (uint32_t i = 0, n = g->body.n; i < n; i++)
         MOT_TRY(visit(r, g->body.data[i]));
     grow(r);
     resolve_operands(r, 1, g->ops.n);
+    g->body.n = 0;
+    for (uint32_t i = 0; i < r->body.n; i++)
+        mot_vec_push(&g->ctx->arena, &g->body, r->body.data[i]);
     mot_graph_compact(g);
     return MOT_OK;
 }

@@ -202,12 +202,16 @@ static bool is_range(const MotTensor *index, int64_t *out_start, int64_t *out_st
     return *out_step != 0;
 }
 
-/* A gather by a constant range (positions 0, 1, 2, ...) is a slice. */
+/* A gather by a known range (positions 0, 1, 2, ...) is a slice. */
 static MotValue gather_range(MotMatch *m)
 {
-    const MotOp gather = *mot_match_root(m), *index = mot_graph_def(m->graph, gather.in[1]);
+    const MotOp gather = *mot_match_root(m);
     int64_t axis = mot_attrs(&gather, axis)->axis, first, by;
-    if (index->kind != MOT_OP_CONSTANT || !is_range(&mot_attrs(index, constant)->data, &first, &by))
+    MotArenaMark mark = mot_arena_mark(&m->graph->ctx->arena);
+    MotTensor index;
+    bool is_sliced = mot_value_known(m->graph, gather.in[1], &index) && is_range(&index, &first, &by);
+    mot_arena_rewind(&m->graph->ctx->arena, mark);
+    if (!is_sliced)
         return 0;
     const MotType table = *mot_graph_type(m->graph, gather.in[0]), root = *mot_graph_type(m->graph, m->root);
     int64_t start[MOT_MAX_RANK], size[MOT_MAX_RANK], step[MOT_MAX_RANK];
@@ -215,7 +219,7 @@ static MotValue gather_range(MotMatch *m)
         bool is_axis = d == axis;
         start[d] = is_axis ? first : 0;
         step[d] = is_axis ? by : 1;
-        size[d] = is_axis ? mot_type_elements(&mot_attrs(index, constant)->data.type) : table.dims[d];
+        size[d] = is_axis ? mot_type_elements(&index.type) : table.dims[d];
     }
     int64_t last = first + (size[axis] - 1) * by;
     if (first < 0 || first >= table.dims[axis] || last < 0 || last >= table.dims[axis])

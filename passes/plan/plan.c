@@ -1,6 +1,7 @@
 /*
  * The planner: mesh and shares from the cluster, variables and tables from the graph, the minimum by elimination, the plan
- * from its choices. Memory is held by taking the fastest of the non-dominated solutions whose evaluated peak fits every device.
+ * from its choices. Memory is held by taking the fastest of the non-dominated solutions whose evaluated peak fits every device, and
+ * where none does by smaller shares for the devices that lack it.
  */
 #include "passes/plan/plan.h"
 
@@ -8,6 +9,8 @@
 
 #include <math.h>
 #include <string.h>
+
+enum { MAX_TRIES = 8 }; /* of smaller shares for devices that lack memory */
 
 static int64_t gcd(int64_t a, int64_t b)
 {
@@ -94,14 +97,6 @@ static MotStatus make_mesh(MotCtx *ctx, const MotCluster *cluster, const MotPlan
     return MOT_OK;
 }
 
-static bool has_memory_caps(const MotCluster *cluster, const MotMesh *mesh)
-{
-    for (uint32_t i = 0; i < mesh->n_devices; i++)
-        if (cluster->devices.data[mesh->devices[i]].memory > 0)
-            return true;
-    return false;
-}
-
 static void set_predictions(MotPlan *plan, const MotPlanCost *cost)
 {
     const MotMesh *mesh = &plan->stages.data[0].mesh;
@@ -136,65 +131,89 @@ static double find_excess(const MotPlan *plan, uint32_t *out_device)
     return worst;
 }
 
-/* The fastest solution whose evaluated plan fits all devices. */
-static MotStatus take_solution(const MotIntra *in, const MotSolutions *solutions, MotPlan *plan, uint32_t *out_taken)
+static void apply_solution(const MotIntra *in, const uint32_t *choice, MotPlan *plan)
 {
-    double least = INFINITY, needed = 0;
-    const MotDevice *tight = NULL;
-    for (uint32_t i = 0; i < solutions->n; i++) {
-        MotPlanCost cost;
-        uint32_t device = 0;
-        mot_intra_apply(in, solutions->choice[i], plan);
-        mot_plan_evaluate(plan, in->cost, in->factors, &cost);
-        set_predictions(plan, &cost);
-        double excess = find_excess(plan, &device);
-        *out_taken = i;
-        if (excess <= 0)
-            return MOT_OK;
-        if (excess < least) {
-            least = excess;
-            needed = plan->devices[device].memory;
-            tight = &plan->cluster->devices.data[device];
-        }
-    }
-    MotArena *arena = &in->ctx->arena;
-    mot_fail(in->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "no plan fits: device %s needs %s, its memory is %s",
-             mot_quote(arena, tight->name), mot_bytes_text(arena, needed), mot_bytes_text(arena, tight->memory));
-    mot_hint(in->ctx, "raise its memory by %s, give it a smaller share, or use a smaller batch (--dim)",
-             mot_bytes_text(arena, least));
-    return in->ctx->status;
+    MotPlanCost cost;
+    mot_intra_apply(in, choice, plan);
+    mot_plan_evaluate(plan, in->cost, in->factors, &cost);
+    set_predictions(plan, &cost);
 }
 
-static MotStatus solve(MotIntra *in, const MotPlanOpts *opts, MotPlan *plan)
+/* Takes the fastest solution whose evaluated plan fits all devices, or else the one that comes nearest; returns its excess. */
+static double take_solution(const MotIntra *in, const MotSolutions *solutions, MotPlan *plan)
+{
+    uint32_t best = 0, device;
+    double least = INFINITY;
+    for (uint32_t i = 0; i < solutions->n && least > 0; i++) {
+        apply_solution(in, solutions->choice[i], plan);
+        double excess = find_excess(plan, &device);
+        if (excess < least) {
+            least = excess;
+            best = i;
+        }
+    }
+    apply_solution(in, solutions->choice[best], plan);
+    return least;
+}
+
+/* Sets the plan to the fastest that fits, else to the one that comes nearest. Returns the excess in bytes. */
+static double solve(MotIntra *in, MotPlanStats *out_stats, MotPlan *plan)
 {
     MotSolutions solutions;
     in->problem.has_memory = false;
     mot_minimise(in->ctx, &in->problem, &solutions);
-    uint32_t taken = 0;
-    bool is_memory_bound = false;
-    if (has_memory_caps(plan->cluster, in->cost->mesh)) {
-        /* Most plans fit: fronts are only kept when the fastest does not. */
-        MotPlanCost cost;
-        uint32_t device = 0;
-        mot_intra_apply(in, solutions.choice[0], plan);
-        mot_plan_evaluate(plan, in->cost, in->factors, &cost);
-        set_predictions(plan, &cost);
-        is_memory_bound = find_excess(plan, &device) > 0;
-    }
+    double excess = take_solution(in, &solutions, plan);
+    /* Most plans fit: fronts are only kept when the fastest does not. */
+    bool is_memory_bound = excess > 0;
     if (is_memory_bound) {
         in->problem.has_memory = true;
         mot_minimise(in->ctx, &in->problem, &solutions);
+        excess = take_solution(in, &solutions, plan);
     }
-    MOT_TRY(take_solution(in, &solutions, plan, &taken));
-    if (opts->stats)
-        *opts->stats = (MotPlanStats){.n_vars = in->vars.n,
-                                      .width = solutions.width,
-                                      .largest_table = solutions.largest_table,
-                                      .is_exact = solutions.is_exact && in->n_split_tables == 0 && !is_memory_bound,
-                                      .is_memory_bound = is_memory_bound};
+    *out_stats = (MotPlanStats){.n_vars = in->vars.n,
+                                .width = solutions.width,
+                                .largest_table = solutions.largest_table,
+                                .is_exact = solutions.is_exact && in->n_split_tables == 0 && !is_memory_bound,
+                                .is_memory_bound = is_memory_bound};
     if (!solutions.is_exact)
         mot_warn(in->ctx, MOT_NOWHERE, "the graph is too entangled for the exact planner: the plan comes from a beam search");
-    return MOT_OK;
+    return excess;
+}
+
+static MotStatus refuse_memory(const MotPlan *plan, double excess)
+{
+    MotArena *arena = &plan->ctx->arena;
+    uint32_t device = 0;
+    find_excess(plan, &device);
+    const MotDevice *tight = &plan->cluster->devices.data[device];
+    mot_fail(plan->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "no plan fits: device %s needs %s, its memory is %s",
+             mot_quote(arena, tight->name), mot_bytes_text(arena, plan->devices[device].memory),
+             mot_bytes_text(arena, tight->memory));
+    mot_hint(plan->ctx, "raise its memory by %s, give it a smaller share, or use a smaller batch (--dim)",
+             mot_bytes_text(arena, excess));
+    return plan->ctx->status;
+}
+
+/* Takes from devices that lack memory what they lack, in proportion; false if that leaves nothing to change. */
+static bool shrink_shares(MotPlan *plan)
+{
+    enum { FINE = 64 };
+    MotMesh *mesh = &plan->stages.data[0].mesh;
+    int64_t *share = mesh->axis[0].share, most = 0, total = 0;
+    bool is_changed = false;
+    for (uint32_t i = 0; i < mesh->n_devices; i++)
+        most = share[i] > most ? share[i] : most;
+    for (uint32_t i = 0; i < mesh->n_devices; i++) {
+        double cap = plan->cluster->devices.data[mesh->devices[i]].memory, needed = plan->devices[mesh->devices[i]].memory;
+        if (most < FINE)
+            share[i] *= FINE / most;
+        if (cap > 0 && needed > cap && share[i] > 0) {
+            share[i] = (int64_t)(0.95 * cap / needed * (double)share[i]);
+            is_changed = true;
+        }
+        total += share[i];
+    }
+    return is_changed && total > 0;
 }
 
 MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster, const MotPlanOpts *opts,
@@ -205,10 +224,19 @@ MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
     MotPlan *plan = mot_plan_new(ctx, graph, cluster);
     mot_vec_push(&ctx->arena, &plan->stages, (MotStage){0});
     MOT_TRY(make_mesh(ctx, cluster, opts, &plan->stages.data[0].mesh));
-    MotIntra *in;
-    MOT_TRY(mot_intra_open(plan, opts->fixes, opts->n_fixes, &in));
-    MOT_TRY(solve(in, opts, plan));
-    plan->bound = find_bound(in->cost, in->factors);
+    for (int tries = 0;; tries++) {
+        MotIntra *in;
+        MotPlanStats stats;
+        MOT_TRY(mot_intra_open(plan, opts->fixes, opts->n_fixes, &in));
+        double excess = solve(in, &stats, plan);
+        plan->bound = find_bound(in->cost, in->factors);
+        if (opts->stats)
+            *opts->stats = stats;
+        if (excess <= 0)
+            break;
+        if (opts->share || tries == MAX_TRIES || !shrink_shares(plan))
+            return refuse_memory(plan, excess);
+    }
     MOT_TRY(mot_plan_verify(plan));
     *out_plan = plan;
     return MOT_OK;

@@ -14,7 +14,7 @@ typedef struct MotPlanStats {
 
 typedef struct MotPlanOpts {
     uint32_t n_devices;   /* the first of the cluster; 0: all */
-    const int64_t *share; /* [n_devices] in the cluster's order; NULL: in the ratio of the devices' speeds */
+    const int64_t *share; /* [n_devices] in the cluster's order; NULL: in the ratio of the devices' speeds, less where memory is short */
     uint32_t n_share;     /* its length, to be checked */
     const MotFix *fixes;
     uint32_t n_fixes;

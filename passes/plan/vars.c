@@ -254,26 +254,7 @@ static bool expect(const Fill *f, const MotOp *fwd, MotOpId fwd_id, MotValue v, 
     return false;
 }
 
-/* Seconds to bring a derived result to where it is expected; a weight's gradient may as well be left in parts of any dim. */
-static double price_result(const Fill *f, const MotOp *op, uint32_t k, MotSharding left, MotSharding want)
-{
-    MotCost *cost = f->in->cost;
-    const MotType *type = mot_graph_type(f->in->g, op->out[k]);
-    double best = mot_cost_convert(cost, type, left, want, NULL, NULL).seconds;
-    if (op->role != MOT_ROLE_DW || left.axis[0] == want.axis[0])
-        return best;
-    if (left.axis[0] >= 0)
-        return 0;
-    for (int d = 0; d < type->rank; d++) {
-        MotSharding part = mot_replicated;
-        part.axis[0] = (int8_t)d;
-        part.units[0] = type->dims[d];
-        double seconds = type->dims[d] >= 2 ? mot_cost_convert(cost, type, left, part, NULL, NULL).seconds : best;
-        best = seconds < best ? seconds : best;
-    }
-    return best;
-}
-
+/* Seconds of a derived op and of the conversions around it. */
 static double price_derived(const Fill *f, MotOpId id, int choice)
 {
     const MotIntra *in = f->in;
@@ -287,9 +268,12 @@ static double price_derived(const Fill *f, MotOpId id, int choice)
             seconds += mot_cost_convert(in->cost, mot_graph_type(in->g, op->in[i]), known,
                                         mot_choice_operand(&in->factors[id], choice, i), NULL, NULL)
                            .seconds;
+    /* A weight's gradient too: what a sharded update saves in reducing, it pays in gathering the new weight. */
     for (uint32_t k = 0; k < op->n_out; k++)
         if (expect(f, fwd, fwd_id, op->out[k], true, &known))
-            seconds += price_result(f, op, k, mot_choice_result(&in->factors[id], choice, k), known);
+            seconds += mot_cost_convert(in->cost, mot_graph_type(in->g, op->out[k]),
+                                        mot_choice_result(&in->factors[id], choice, k), known, NULL, NULL)
+                           .seconds;
     return seconds;
 }
 

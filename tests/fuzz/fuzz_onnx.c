@@ -23,7 +23,8 @@ static MotStatus read_model(MotCtx *ctx, void *arg)
     }
     for (uint32_t s = 0; s < file->scopes->all.n; s++) {
         const MotOnnxScope *scope = &file->scopes->all.data[s];
-        const void *owner = scope->graph ? (const void *)scope->graph : (const void *)scope->function;
+        const void *owner =
+            scope->graph ? (const void *)scope->graph : (const void *)scope->function;
         for (uint32_t i = 0; i < scope->n_nodes; i++) {
             uint32_t node = mot_onnx_order(file, owner)[i];
             if (!mot_onnx_node_loc(ctx, file, owner, node).place)

@@ -214,6 +214,11 @@ static inline void add_broadcast(Random *r)
     MotType type = type_of(r, x);
     for (int d = 0; d < type.rank; d++)
         type.dims[d] = type.dims[d] == 1 ? 1 + pick(r, 3) : type.dims[d];
+    if (type.rank < RANDOM_MAX_RANK && pick(r, 2)) {
+        for (int d = type.rank++; d > 0; d--)
+            type.dims[d] = type.dims[d - 1];
+        type.dims[0] = 2;
+    }
     if (mot_type_elements(&type) <= RANDOM_MAX_ELEMENTS)
         keep(r, mot_broadcast(&r->b, x, type.rank, type.dims));
 }

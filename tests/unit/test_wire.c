@@ -49,8 +49,10 @@ static void compare_field(const ProtobufCMessageDescriptor *d, unsigned number, 
     const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(d, number);
     if (!f && !field->name)
         return;
-    if (!f || !field->name)
+    if (!f || !field->name) {
         fail_msg("%s %u stands in one of the two only", d->name, number);
+        return;
+    }
     assert_string_equal(f->name, field->name);
     int type = f->type == PROTOBUF_C_TYPE_UINT64 ? PROTOBUF_C_TYPE_INT64 : (int)f->type;
     assert_int_equal(type, get_type(field));

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Training as a user does it: log, checkpoints, resume, resize, Ctrl-C, a killed rank, damaged checkpoints, the model written back.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+[ -n "${MOTLEY:-}" ] || { echo "skipped: \$MOTLEY is not set"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$root"
+
+failures=0
+check() { # WHAT COMMAND...
+    local what=$1
+    shift
+    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
+}
+
+# Text of 30 different characters with some structure to learn.
+awk 'BEGIN { srand(7); s = "the quick brown fox jumps over a lazy dog. "; for (i = 0; i < 400; i++) printf "%s", substr(s, 1 + int(rand() * 40)) }' >"$work/text"
+
+model=models/gpt_erf_sdpa_ts17_opt_dynamic.onnx
+dims=(--dim batch=8)
+prefix=() # `exec` for jobs in the background, so that $! is the command itself
+train() { # OUT STEPS OPTIONS...
+    local out=$1 steps=$2
+    shift 2
+    "${prefix[@]}" "$MOTLEY" train "$model" "${dims[@]}" --data "text:$work/text" --loss cross_entropy:logits:labels \
+        --optimizer adamw:lr=0.003,clip=1.0 --steps "$steps" --seed 3 --out "$work/$out" "$@"
+}
+losses() { sed -n 's/.*"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$work/$1/steps.jsonl"; }
+same_losses() { [ "$(losses "$1")" = "$(losses "$2")" ]; }
+close_losses() { # the two agree to 1e-4 of the first loss
+    paste <(losses "$1") <(losses "$2") | awk 'NR == 1 { first = $2 } { d = $2 - $4; if (d < 0) d = -d; if (d > 1e-4 * first) bad = 1 } END { exit bad || NR == 0 }'
+}
+
+train calm 12 --devices 2 --shares 2/1 --save 5 >"$work/out"
+check "a line a step" [ "$(grep -c '^step ' "$work/out")" = 12 ]
+check "the loss falls" awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(last < first - 0.3) }' <(losses calm)
+check "the two newest checkpoints are kept" [ "$(cd "$work/calm" && echo step-*)" = "step-000010 step-000012" ]
+check "ckpt verify" "$MOTLEY" ckpt verify "$work/calm"
+check "the trained model imports" "$MOTLEY" import "$work/calm/model.onnx" "${dims[@]}" >/dev/null
+
+train again 12 --devices 2 --shares 2/1 >/dev/null
+check "two runs of one plan are bit-identical" same_losses calm again
+
+train part 7 --devices 2 --shares 2/1 >/dev/null
+train part 12 --devices 2 --shares 2/1 --resume >/dev/null 2>&1
+check "resume goes on bit-identically" same_losses calm part
+
+train moved 12 --devices 2 --shares 2/1 --resize 4:1/3 --resize 8:2/1 >/dev/null 2>&1
+check "a resize and back leaves the curve" close_losses calm moved
+train four 12 --devices 4 --shares 5/3/0/0 >/dev/null
+check "shares 5/3/0/0 on four devices give the same curve" close_losses calm four
+
+# Ctrl-C: the step is finished, all is saved, exit code 75.
+(prefix=(exec); train stopped 100000 --devices 2 >"$work/out" 2>&1) &
+pid=$!
+for _ in $(seq 200); do grep -q '^step 3/' "$work/out" && break; sleep 0.1; done
+kill -INT "$pid"
+code=0; wait "$pid" || code=$?
+check "Ctrl-C exits with 75, not $code" [ "$code" = 75 ]
+check "Ctrl-C saves" "$MOTLEY" ckpt verify "$work/stopped"
+
+# A killed rank is named and the others stop within 2 s.
+(prefix=(exec); train killed 100000 --devices 3 >"$work/out" 2>&1) &
+pid=$!
+for _ in $(seq 200); do grep -q '^step 3/' "$work/out" && break; sleep 0.1; done
+victim=$(pgrep -P "$pid" | sed -n 2p)
+begin=$(date +%s%N)
+kill -9 "$victim"
+code=0; wait "$pid" || code=$?
+took=$((($(date +%s%N) - begin) / 1000000))
+check "a killed rank gives exit code 6, not $code" [ "$code" = 6 ]
+check "the rank is named" grep -q 'rank 1 (device cpu1) was killed by signal 9' "$work/out"
+check "the others stop within 2 s ($took ms)" [ "$took" -lt 2000 ]
+check "no rank is left" [ -z "$(pgrep -P "$pid" || true)" ]
+
+# Damaged checkpoints: the newest is refused, the one before it is used; both damaged: exit code 7.
+printf 'x' | dd of="$work/calm/step-000012/model.safetensors" bs=1 seek=3000 conv=notrunc status=none
+code=0; "$MOTLEY" ckpt verify "$work/calm/step-000012" >/dev/null 2>&1 || code=$?
+check "a flipped byte is refused with 7, not $code" [ "$code" = 7 ]
+train calm 12 --devices 2 --shares 2/1 --resume >"$work/out" 2>&1
+check "the checkpoint before it is used" grep -q 'resumed .*step-000010' "$work/out"
+for step in "$work"/calm/step-*; do truncate -s 1000 "$step/optimizer.safetensors"; done
+code=0; train calm 12 --devices 2 --resume >/dev/null 2>&1 || code=$?
+check "two torn checkpoints give 7, not $code" [ "$code" = 7 ]
+
+[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }

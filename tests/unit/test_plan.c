@@ -1,0 +1,587 @@
+/* passes/plan and the Plan's text and verifier. What is compared with brute force stands in tests/prop/test_plan.c. */
+#include "ir/plan_text.h"
+#include "passes/plan/evaluate.h"
+#include "passes/plan/explain.h"
+#include "passes/plan/plan.h"
+#include "support/json.h"
+#include "tests/plan_graphs.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int make_ctx(void **state)
+{
+    *state = calloc(1, sizeof(MotCtx));
+    mot_ctx_init(*state);
+    return 0;
+}
+
+static int drop_ctx(void **state)
+{
+    mot_ctx_deinit(*state);
+    free(*state);
+    return 0;
+}
+
+static const double equal[] = {1, 1, 1, 1}, unequal[] = {1, 2, 4, 8};
+static const GptSizes small_gpt = {.b = 24, .t = 64, .h = 8, .d = 32, .v = 256, .layers = 1};
+
+static void assert_ok(MotCtx *ctx, MotStatus status)
+{
+    if (status != MOT_OK)
+        fail_msg("%s", mot_text_get(&ctx->error));
+}
+
+static void assert_near(double value, double expected)
+{
+    if (fabs(value - expected) > 1e-9 * (1 + fabs(expected)))
+        fail_msg("%.12g, not %.12g", value, expected);
+}
+
+static MotPlan *make_plan(MotCtx *ctx, MotGraph *g, const MotCluster *cluster, const MotPlanOpts *opts)
+{
+    MotPlan *plan = NULL;
+    assert_non_null(g);
+    assert_ok(ctx, mot_plan_make(ctx, g, cluster, opts, &plan));
+    return plan;
+}
+
+/* The name of the choice of the forward op of that kind at that node. */
+static const char *choice_of(const MotPlan *plan, const char *node, MotOpKind kind)
+{
+    for (uint32_t i = 0; i < plan->graph->body.n; i++) {
+        MotOpId id = plan->graph->body.data[i];
+        const MotOp *op = mot_graph_op(plan->graph, id);
+        MotFactors factors;
+        if (op->kind != kind || op->role != MOT_ROLE_FORWARD || strcmp(mot_choice_node(op), node) != 0)
+            continue;
+        assert_ok(plan->ctx, mot_factors(plan->graph, op, &factors));
+        return mot_choice_name(plan->graph, op, &factors, plan->ops[id].factor[0]);
+    }
+    fail_msg("no %s at %s", mot_op_info(kind)->name, node);
+    return "";
+}
+
+/* ---- Shares and cost ---- */
+
+static void shares_follow_the_speeds(void **state)
+{
+    static const struct {
+        uint32_t n;
+        double slow[4];
+        int64_t share[4];
+    } cases[] = {
+        {4, {1, 2, 4, 8}, {8, 4, 2, 1}}, {4, {1, 1, 1, 1}, {1, 1, 1, 1}}, {2, {3, 5}, {5, 3}},
+        {2, {1, 1.5}, {3, 2}},           {1, {7}, {1}},                   {3, {2, 1, 2}, {1, 2, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t share[4];
+        const MotCluster *c = make_cluster(*state, cases[i].n, cases[i].slow, 1e-5, 1e9);
+        mot_plan_speed_shares(c, cases[i].n, share);
+        for (uint32_t k = 0; k < cases[i].n; k++)
+            assert_int_equal(share[k], cases[i].share[k]);
+    }
+}
+
+static MotSharding split(int dim, int64_t units)
+{
+    MotSharding s = mot_replicated;
+    s.axis[0] = (int8_t)dim;
+    s.units[0] = units;
+    return s;
+}
+
+/* 8 x 12 floats over shares 2:1:1, bandwidth 1 byte/s, no latency: the seconds are the most that one device receives. */
+static void conversions_cost_what_travels(void **state)
+{
+    MotCtx *ctx = *state;
+    MotCluster *cluster = make_cluster(ctx, 3, equal, 0, 1);
+    int64_t share[] = {2, 1, 1};
+    uint32_t devices[] = {0, 1, 2};
+    MotMesh mesh = {.n_axes = 1, .n_devices = 3, .devices = devices, .axis = {{"d", 3, share}}};
+    MotCost *cost;
+    assert_ok(ctx, mot_cost_make(ctx, mot_graph_make(ctx, "g"), cluster, &mesh, &cost));
+    MotType type = mot_type_make(MOT_F32, 2, (int64_t[]){8, 12});
+    MotSharding rows = split(0, 8), columns = split(1, 12), sum = split(MOT_PARTIAL_SUM, 0), coarse = split(0, 4);
+    const double total = 8 * 12 * 4;
+    const struct {
+        MotSharding have, need;
+        double most, all;
+    } cases[] = {
+        {rows, rows, 0, 0},
+        {sum, mot_replicated, 2 * total * 2 / 3, 2 * total * 2},
+        {sum, rows, total / 2 * 2, total * 2},
+        {rows, mot_replicated, total * 3 / 4, total * 2},
+        {rows, columns, total / 2 * 1 / 2, total / 4 + 2 * total / 4 * 3 / 4},
+        {rows, coarse, 0, 0}, /* the same parts */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double received[3] = {0};
+        MotConversion c = mot_cost_convert(cost, &type, cases[i].have, cases[i].need, received, NULL);
+        assert_near(c.seconds, cases[i].most);
+        assert_near(c.bytes, cases[i].all);
+        assert_near(received[0] + received[1] + received[2], cases[i].all);
+    }
+    MotConversion part = mot_cost_convert(cost, &type, mot_replicated, rows, NULL, NULL);
+    assert_true(part.is_local && part.bytes == 0 && part.seconds > 0);
+}
+
+static void splitting_divides_the_work(void **state)
+{
+    MotCtx *ctx = *state;
+    MotGraph *g = mot_graph_make(ctx, "g");
+    MotBuilder b = mot_builder_make(g);
+    MotValue x = mot_input(&b, "x", F32(960, 240)), w = mot_input(&b, "w", F32(240, 960));
+    const MotOp *op = mot_graph_def(g, mot_contract(&b, x, w, "bc,cf->bf"));
+    MotFactors factors;
+    assert_ok(ctx, mot_factors(g, op, &factors));
+    MotCluster *cluster = make_cluster(ctx, 4, unequal, 0, 1e9);
+    int64_t share[] = {8, 4, 2, 1};
+    uint32_t devices[] = {0, 1, 2, 3};
+    MotMesh mesh = {.n_axes = 1, .n_devices = 4, .devices = devices, .axis = {{"d", 4, share}}};
+    MotCost *cost;
+    assert_ok(ctx, mot_cost_make(ctx, g, cluster, &mesh, &cost));
+    double whole = mot_cost_op(cost, op, &factors, MOT_CHOICE_WHOLE, NULL), bound = mot_cost_op_bound(cost, op, &factors);
+    assert_true(bound > 0);
+    for (int f = 0; f < (int)factors.n; f++) {
+        double times[4] = {0}, slowest = mot_cost_op(cost, op, &factors, f, times);
+        assert_true(slowest < whole / 10 && slowest >= bound);
+        for (int i = 0; i < 4; i++)
+            assert_true(times[i] > slowest * 0.85 && times[i] <= slowest);
+    }
+}
+
+/* Splitting the value's width leaves the scores to be computed by everybody. */
+static void a_factor_divides_only_the_flops_that_it_runs_over(void **state)
+{
+    MotCtx *ctx = *state;
+    MotGraph *g = mot_graph_make(ctx, "g");
+    MotBuilder b = mot_builder_make(g);
+    MotValue qkv[3];
+    for (int i = 0; i < 3; i++)
+        qkv[i] = mot_input(&b, i == 0 ? "q" : i == 1 ? "k" : "v", F32(4, 256, 4, 64));
+    MotAttr_attention attrs = {.scale = 1};
+    const MotOp *op = mot_graph_op(g, mot_build(&b, MOT_OP_ATTENTION, qkv, 3, &attrs));
+    MotFactors factors;
+    assert_ok(ctx, mot_factors(g, op, &factors));
+    MotCluster *cluster = make_cluster(ctx, 2, equal, 0, 1e9);
+    for (int i = 0; i < 2; i++)
+        cluster->devices.data[i].bandwidth = 1e15; /* the FLOPs decide */
+    int64_t share[] = {1, 1};
+    uint32_t devices[] = {0, 1};
+    MotMesh mesh = {.n_axes = 1, .n_devices = 2, .devices = devices, .axis = {{"d", 2, share}}};
+    MotCost *cost;
+    assert_ok(ctx, mot_cost_make(ctx, g, cluster, &mesh, &cost));
+    double whole = mot_cost_op(cost, op, &factors, MOT_CHOICE_WHOLE, NULL);
+    double heads = mot_cost_op(cost, op, &factors, mot_choice_find(g, op, &factors, "heads"), NULL);
+    double width = mot_cost_op(cost, op, &factors, mot_choice_find(g, op, &factors, "dim3"), NULL);
+    assert_true(heads < 0.52 * whole);
+    assert_true(width > 0.74 * whole && width < 0.76 * whole);
+}
+
+/* ---- Names ---- */
+
+static void choices_have_the_names_of_their_dims(void **state)
+{
+    MotCtx *ctx = *state;
+    MotGraph *g = make_gpt(ctx, small_gpt, "sgd:lr=0.1");
+    static const struct {
+        const char *node;
+        MotOpKind kind;
+        const char *names;
+    } cases[] = {
+        {"h.0.attn.q", MOT_OP_CONTRACT, "batch dim1 out dim3 in "},
+        {"h.0.attn.proj", MOT_OP_CONTRACT, "batch dim1 out in sum1 "},
+        {"h.0.mlp.fc", MOT_OP_CONTRACT, "batch dim1 out in "},
+        {"h.0.mlp.fc", MOT_OP_ADD, "batch dim1 dim2 "},
+        {"wte", MOT_OP_GATHER, "batch dim1 out "},
+        {"wte", MOT_OP_PARAM, "dim0 dim1 "},
+        {"ids", MOT_OP_INPUT, "dim0 dim1 "},
+    };
+    assert_non_null(g);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        MotText names;
+        mot_text_init(&names, &ctx->arena);
+        for (uint32_t k = 0; k < g->body.n; k++) {
+            const MotOp *op = mot_graph_op(g, g->body.data[k]);
+            MotFactors factors;
+            if (op->kind != cases[i].kind || op->role != MOT_ROLE_FORWARD || strcmp(mot_choice_node(op), cases[i].node) != 0)
+                continue;
+            assert_ok(ctx, mot_factors(g, op, &factors));
+            for (int f = 0; f < (int)factors.n; f++) {
+                if (!mot_factor_can_split(&factors.factor[f]))
+                    continue;
+                const char *name = mot_choice_name(g, op, &factors, f);
+                mot_text_printf(&names, "%s ", name);
+                assert_int_equal(mot_choice_find(g, op, &factors, name), f);
+            }
+            assert_int_equal(mot_choice_find(g, op, &factors, "replicate"), MOT_CHOICE_WHOLE);
+            assert_int_equal(mot_choice_find(g, op, &factors, "sideways"), MOT_CHOICE_NONE);
+            break;
+        }
+        assert_string_equal(mot_text_get(&names), cases[i].names);
+    }
+}
+
+/* ---- Plans ---- */
+
+static void one_device_computes_all(void **state)
+{
+    MotCtx *ctx = *state;
+    const MotCluster *cluster = mot_cluster_make(ctx, 1, 2);
+    MotPlan *plan = make_plan(ctx, make_gpt(ctx, small_gpt, "adamw:lr=0.1"), cluster, NULL);
+    for (uint32_t i = 0; i < plan->graph->body.n; i++)
+        assert_int_equal(plan->ops[plan->graph->body.data[i]].factor[0], -1);
+    assert_true(plan->devices[0].bytes == 0 && plan->devices[0].communication == 0);
+    assert_true(plan->devices[0].memory > 0);
+    assert_true(plan->bound <= plan->time && plan->bound > 0.9 * plan->time);
+}
+
+/* One graph, equal devices, equal latency: the bandwidth alone decides between Megatron's pattern and data-parallel. */
+static void links_decide_between_megatron_and_data_parallel(void **state)
+{
+    MotCtx *ctx = *state;
+    static const struct {
+        const char *node;
+        MotOpKind kind;
+        const char *fast, *slow;
+    } layers[] = {
+        {"h.0.attn.q", MOT_OP_CONTRACT, "out", "batch"},    {"h.0.attn.k", MOT_OP_CONTRACT, "out", "batch"},
+        {"h.0.attn.v", MOT_OP_CONTRACT, "out", "batch"},    {"h.0.attn", MOT_OP_ATTENTION, "heads", "batch"},
+        {"h.0.attn.proj", MOT_OP_CONTRACT, "in", "batch"},  {"h.0.mlp.fc", MOT_OP_CONTRACT, "out", "batch"},
+        {"h.0.mlp.act", MOT_OP_GELU, "dim2", "batch"},      {"h.0.mlp.proj", MOT_OP_CONTRACT, "in", "batch"},
+    };
+    MotGraph *g = make_gpt(ctx, small_gpt, "adamw:lr=0.1");
+    MotPlanStats stats;
+    const MotPlan *fast = make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-5, 1e11), &(MotPlanOpts){.stats = &stats});
+    assert_true(stats.is_exact);
+    const MotPlan *slow = make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-5, 1e8), NULL);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        assert_string_equal(choice_of(fast, layers[i].node, layers[i].kind), layers[i].fast);
+        assert_string_equal(choice_of(slow, layers[i].node, layers[i].kind), layers[i].slow);
+    }
+}
+
+static const MotOp *find_update(const MotGraph *g, const char *node, MotOpId *out_id)
+{
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        *out_id = g->body.data[i];
+        if ((mot_op_info(op->kind)->flags & MOT_FLAG_UPDATE) && strcmp(mot_choice_node(op), node) == 0)
+            return op;
+    }
+    fail_msg("no update of %s", node);
+    return NULL;
+}
+
+/* Data-parallel with adam: gradients are reduce-scattered and each device updates its part, states are stored in parts. */
+static void updates_are_sharded(void **state)
+{
+    MotCtx *ctx = *state;
+    const MotCluster *cluster = make_cluster(ctx, 4, unequal, 1e-5, 1e9);
+    MotFix fix = {"*", "batch"};
+    MotGraph *g = make_mlp(ctx, 4800, 512, 512, "adamw:lr=0.1");
+    MotPlan *plan = make_plan(ctx, g, cluster, &(MotPlanOpts){.fixes = &fix, .n_fixes = 1});
+    MotOpId id;
+    const MotOp *update = find_update(g, "fc1.weight", &id);
+    assert_true(plan->ops[id].factor[0] >= 0);
+    for (int state_operand = 1; state_operand <= 2; state_operand++)
+        assert_true(plan->values[update->in[state_operand]].axis[0] >= 0);
+    assert_int_equal(plan->values[update->in[3]].axis[0], MOT_PARTIAL_SUM);
+    assert_string_equal(choice_of(plan, "fc1", MOT_OP_CONTRACT), "batch");
+}
+
+static void fixes_are_kept_or_refused(void **state)
+{
+    MotCtx *ctx = *state;
+    const MotCluster *cluster = make_cluster(ctx, 4, unequal, 1e-5, 1e9);
+    MotGraph *g = make_gpt(ctx, small_gpt, "sgd:lr=0.1");
+    static const MotFix good[] = {{"h.0.mlp.*", "in"}, {"h.0.mlp.fc", "out"}, {"h.0.attn", "heads"}, {"ln_f", "replicate"}};
+    MotPlan *plan = make_plan(ctx, g, cluster, &(MotPlanOpts){.fixes = good, .n_fixes = 4});
+    assert_string_equal(choice_of(plan, "h.0.mlp.fc", MOT_OP_CONTRACT), "out"); /* the last that matches wins */
+    assert_string_equal(choice_of(plan, "h.0.mlp.proj", MOT_OP_CONTRACT), "in");
+    assert_string_equal(choice_of(plan, "h.0.attn", MOT_OP_ATTENTION), "heads");
+    assert_string_equal(choice_of(plan, "ln_f", MOT_OP_LAYER_NORM), "replicate");
+    static const MotFix bad[] = {{"h.0.mlp.fc", "sideways"}, {"nowhere", "batch"}};
+    for (int i = 0; i < 2; i++) {
+        MotPlan *none = NULL;
+        assert_int_equal(mot_plan_make(ctx, g, cluster, &(MotPlanOpts){.fixes = &bad[i], .n_fixes = 1}, &none), MOT_ERR_USAGE);
+        assert_non_null(strstr(mot_text_get(&ctx->error), i == 0 ? "replicate, batch, dim1, out, in" : "nodes are named"));
+        mot_error_clear(ctx);
+    }
+}
+
+static void shares_are_checked(void **state)
+{
+    MotCtx *ctx = *state;
+    const MotCluster *cluster = make_cluster(ctx, 4, equal, 1e-5, 1e9);
+    MotGraph *g = make_mlp(ctx, 64, 64, 64, "sgd:lr=0.1");
+    static const int64_t good[] = {5, 3, 0, 0}, zero[] = {0, 0, 0, 0}, negative[] = {1, -1, 1, 1};
+    MotPlan *plan = make_plan(ctx, g, cluster, &(MotPlanOpts){.share = good, .n_share = 4});
+    assert_int_equal(plan->stages.data[0].mesh.axis[0].share[1], 3);
+    plan = make_plan(ctx, g, cluster, &(MotPlanOpts){.share = good, .n_share = 2, .n_devices = 2});
+    assert_int_equal(plan->stages.data[0].mesh.n_devices, 2);
+    const MotPlanOpts bad[] = {{.share = zero, .n_share = 4},
+                               {.share = negative, .n_share = 4},
+                               {.share = good, .n_share = 3},
+                               {.n_devices = 5}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(mot_plan_make(ctx, g, cluster, &bad[i], &plan), MOT_ERR_USAGE);
+        mot_error_clear(ctx);
+    }
+}
+
+static double find_peak(const MotPlan *plan)
+{
+    double peak = 0;
+    for (uint32_t i = 0; i < plan->cluster->devices.n; i++)
+        peak = plan->devices[i].memory > peak ? plan->devices[i].memory : peak;
+    return peak;
+}
+
+static void set_caps(MotCluster *cluster, double bytes)
+{
+    for (uint32_t i = 0; i < cluster->devices.n; i++)
+        cluster->devices.data[i].memory = bytes;
+}
+
+/* Slow links make replication fast; with a cap the planner pays for parts, and below what any plan needs it says so. */
+static void memory_is_held(void **state)
+{
+    MotCtx *ctx = *state;
+    MotCluster *cluster = make_cluster(ctx, 4, equal, 1, 1e3);
+    MotGraph *g = make_mlp(ctx, 16, 512, 512, "adamw:lr=0.1");
+    MotPlan *free_plan = make_plan(ctx, g, cluster, NULL);
+    double needed = find_peak(free_plan);
+    set_caps(cluster, needed);
+    assert_true(make_plan(ctx, g, cluster, NULL)->time == free_plan->time);
+    set_caps(cluster, needed * 0.6);
+    MotPlanStats stats;
+    MotPlan *tight = make_plan(ctx, g, cluster, &(MotPlanOpts){.stats = &stats});
+    assert_true(stats.is_memory_bound && find_peak(tight) <= needed * 0.6 && tight->time > free_plan->time);
+    set_caps(cluster, needed * 0.01);
+    MotPlan *none = NULL;
+    assert_int_equal(mot_plan_make(ctx, g, cluster, NULL, &none), MOT_ERR_INFEASIBLE);
+    assert_non_null(strstr(mot_text_get(&ctx->error), "needs"));
+}
+
+/* A fast device with little memory gets a smaller share than its speed would give it. */
+static void shares_respect_memory(void **state)
+{
+    MotCtx *ctx = *state;
+    static const double slow[] = {1, 4, 4, 4};
+    MotCluster *cluster = make_cluster(ctx, 4, slow, 1e-5, 1e9);
+    MotFix fix = {"*", "batch"};
+    MotPlanOpts opts = {.fixes = &fix, .n_fixes = 1};
+    MotGraph *g = make_mlp(ctx, 4096, 64, 512, "sgd:lr=0.1");
+    MotPlan *plan = make_plan(ctx, g, cluster, &opts);
+    double needed = plan->devices[0].memory;
+    assert_int_equal(plan->stages.data[0].mesh.axis[0].share[0], 4);
+    cluster->devices.data[0].memory = needed * 0.7;
+    plan = make_plan(ctx, g, cluster, &opts);
+    const int64_t *share = plan->stages.data[0].mesh.axis[0].share;
+    assert_true(plan->devices[0].memory <= needed * 0.7);
+    assert_true(share[0] > share[1] && share[0] < 4 * share[1] && share[1] == share[2]);
+}
+
+static void planning_is_deterministic(void **state)
+{
+    MotCtx *ctx = *state;
+    MotText text[2];
+    for (int i = 0; i < 2; i++) {
+        const MotCluster *cluster = make_cluster(ctx, 4, unequal, 1e-5, 1e9);
+        MotPlan *plan = make_plan(ctx, make_gpt(ctx, small_gpt, "adamw:lr=0.1"), cluster, NULL);
+        mot_text_init(&text[i], &ctx->arena);
+        mot_plan_print(plan, &text[i]);
+    }
+    assert_string_equal(mot_text_get(&text[0]), mot_text_get(&text[1]));
+}
+
+/* ---- Text and verifier ---- */
+
+static void text_parses_back(void **state)
+{
+    MotCtx *ctx = *state;
+    MotPlan *plan = make_plan(ctx, make_gpt(ctx, small_gpt, "adamw:lr=0.1"), make_cluster(ctx, 4, unequal, 1e-5, 1e9), NULL);
+    plan->ops[plan->graph->body.data[3]].recompute = true;
+    MotText first, second, json;
+    mot_text_init(&first, &ctx->arena);
+    mot_text_init(&second, &ctx->arena);
+    mot_text_init(&json, &ctx->arena);
+    mot_plan_print(plan, &first);
+    MotPlan *parsed;
+    assert_ok(ctx, mot_plan_parse(ctx, "p.mot", mot_text_get(&first), &parsed));
+    mot_plan_print(parsed, &second);
+    assert_string_equal(mot_text_get(&first), mot_text_get(&second));
+    for (MotValue v = 1; v < plan->graph->values.n; v++)
+        assert_true(mot_sharding_equal(plan->values[v], parsed->values[v]));
+    double time = parsed->time;
+    assert_ok(ctx, mot_plan_predict(parsed));
+    assert_near(parsed->time, time);
+    MotRecords records = mot_plan_to_records(plan);
+    mot_records_print_json(&records, &json);
+    const MotJson *root;
+    assert_ok(ctx, mot_json_parse(ctx, MOT_ERR_MODEL, "p.json", json.data, json.n, &root));
+    assert_int_equal(mot_json_length(root), 2);
+}
+
+static const char plan_text[] = "motley plan 1\n"
+                                "plan @g {micro=1, time=1.0, bound=0.5, schedule=gpipe} {\n"
+                                "  device {name=\"a\", backend=\"cpu\", threads=1}\n"
+                                "  device {name=\"b\", backend=\"cpu\", threads=1}\n"
+                                "  link {latency=1e-05, bandwidth=1e9}\n"
+                                "  stage {devices=[0, 1]} {\n"
+                                "    axis {name=\"d\", share=[2, 1]}\n"
+                                "  }\n"
+                                "  graph @g {\n"
+                                "    %x = input {name=\"x\"} : f32[6x4]\n"
+                                "    %y = softmax %x {axis=1} : f32[6x4]\n"
+                                "    output %y {name=\"y\"}\n"
+                                "  }\n"
+                                "  op 2 {factor=[0]}\n"
+                                "  device_prediction 1 {busy=1.0}\n"
+                                "}\n";
+
+/* `plan_text` with the first occurrence of `from` replaced. */
+static const char *edit(MotCtx *ctx, const char *from, const char *to)
+{
+    const char *at = strstr(plan_text, from);
+    assert_non_null(at);
+    return mot_arena_printf(&ctx->arena, "%.*s%s%s", (int)(at - plan_text), plan_text, to, at + strlen(from));
+}
+
+static void broken_texts_are_refused(void **state)
+{
+    MotCtx *ctx = *state;
+    static const struct {
+        const char *from, *to, *cause;
+    } cases[] = {
+        {"plan 1", "plan 2", "version"},
+        {"schedule=gpipe", "schedule=fast", "gpipe"},
+        {"micro=1", "micro=0", "micro"},
+        {"micro=1", "macro=1", "macro"},
+        {"time=1.0", "time=-1.0", "time"},
+        {"bound=0.5", "bound=1.5", "bound"},
+        {"threads=1", "threads=0", "threads"},
+        {"name=\"a\", ", "", "name"},
+        {"bandwidth=1e9", "bandwidth=0.0", "bandwidth"},
+        {"{latency", "{a=0, b=7, latency", "link"},
+        {"devices=[0, 1]", "devices=[0, 2]", "devices"},
+        {"devices=[0, 1]", "devices=[0, 0]", "twice"},
+        {"devices=[0, 1]", "devices=[0]", "multiply"},
+        {"share=[2, 1]", "share=[0, 0]", "zero"},
+        {"share=[2, 1]", "share=[2, -1]", "share"},
+        {"share=[2, 1]", "shares=[2, 1]", "shares"},
+        {"axis {", "axes {", "axes"},
+        {"op 2 {factor=[0]}", "op 9 {factor=[0]}", "op"},
+        {"op 2 {factor=[0]}", "op 2 {factor=[7]}", "factor"},
+        {"op 2 {factor=[0]}", "op 2 {factor=[1]}", "can't be split"}, /* the axis of a softmax */
+        {"op 2 {factor=[0]}", "op 2 {factor=[-1, 0]}", "axis out of range"},
+        {"op 2 {factor=[0]}", "op 2 {factor=[0], stage=1}", "stage"},
+        {"op 2 {factor=[0]}", "op 2 {factors=[0]}", "factors"},
+        {"op 2 {factor=[0]}", "device {name=\"c\", backend=\"cpu\", threads=1}", "after the graph"},
+        {"  device {name=\"a\"", "  op 1 {factor=[0]}\n  device {name=\"a\"", "before the graph"},
+        {"prediction 1", "prediction 2", "prediction"},
+        {"busy=1.0", "busy=inf", "busy"},
+    };
+    MotPlan *plan = NULL;
+    assert_ok(ctx, mot_plan_parse(ctx, "p.mot", plan_text, &plan));
+    assert_int_equal(plan->values[2].axis[0], 0);
+    assert_int_equal(plan->values[2].units[0], 6);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        MotStatus status = mot_plan_parse(ctx, "p.mot", edit(ctx, cases[i].from, cases[i].to), &plan);
+        if (status == MOT_OK || !strstr(mot_text_get(&ctx->error), cases[i].cause))
+            fail_msg("%s: status %d, %s", cases[i].to, status, mot_text_get(&ctx->error));
+        mot_error_clear(ctx);
+    }
+}
+
+static void verifier_refuses_broken_plans(void **state)
+{
+    MotCtx *ctx = *state;
+    MotGraph *g = make_mlp(ctx, 64, 64, 64, "sgd:lr=0.1");
+    enum { GOOD, SHARDING, WHOLE_FACTOR, MESH, SHARES, STAGE, BOUND, N_CASES };
+    for (int i = GOOD; i < N_CASES; i++) {
+        MotPlan *plan = make_plan(ctx, g, make_cluster(ctx, 2, equal, 1e-5, 1e9), NULL);
+        MotMesh *mesh = &plan->stages.data[0].mesh;
+        MotOpId update;
+        find_update(g, "fc1.weight", &update);
+        if (i == SHARDING)
+            plan->values[mot_graph_op(g, update)->out[0]] = split(1, 3);
+        if (i == WHOLE_FACTOR)
+            plan->ops[update].factor[0] = 100;
+        if (i == MESH)
+            mesh->n_devices = 1;
+        if (i == SHARES)
+            mesh->axis[0].share[0] = -1;
+        if (i == STAGE)
+            plan->ops[update].stage = 1;
+        if (i == BOUND)
+            plan->bound = 2 * plan->time;
+        assert_int_equal(mot_plan_verify(plan), i == GOOD ? MOT_OK : MOT_ERR_INFEASIBLE);
+        mot_error_clear(ctx);
+    }
+}
+
+/* ---- Reports ---- */
+
+static void reports_name_layers_devices_and_bound(void **state)
+{
+    MotCtx *ctx = *state;
+    MotCluster *cluster = make_cluster(ctx, 4, unequal, 1e-5, 1e9);
+    MotPlanStats stats;
+    MotPlan *plan = make_plan(ctx, make_gpt(ctx, small_gpt, "adamw:lr=0.1"), cluster, &(MotPlanOpts){.stats = &stats});
+    MotText text;
+    mot_text_init(&text, &ctx->arena);
+    assert_ok(ctx, mot_plan_report(plan, &stats, &text));
+    static const char *const parts[] = {"h.0.mlp.fc", "(updates)", "cpu3", "within", "bound", "search: exact"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_non_null(strstr(mot_text_get(&text), parts[i]));
+}
+
+static void explanations_mark_the_choice(void **state)
+{
+    MotCtx *ctx = *state;
+    MotCluster *cluster = make_cluster(ctx, 4, unequal, 1e-5, 1e9);
+    MotPlan *plan = make_plan(ctx, make_gpt(ctx, small_gpt, "adamw:lr=0.1"), cluster, NULL);
+    MotText text;
+    mot_text_init(&text, &ctx->arena);
+    assert_ok(ctx, mot_plan_explain(plan, "h.0.attn", &text));
+    assert_non_null(strstr(mot_text_get(&text), "heads"));
+    assert_non_null(strstr(mot_text_get(&text), mot_arena_printf(&ctx->arena, "* %s", choice_of(plan, "h.0.attn", MOT_OP_ATTENTION))));
+    assert_int_equal(mot_plan_explain(plan, "nowhere", &text), MOT_ERR_USAGE);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(shares_follow_the_speeds),
+        TEST(conversions_cost_what_travels),
+        TEST(splitting_divides_the_work),
+        TEST(a_factor_divides_only_the_flops_that_it_runs_over),
+        TEST(choices_have_the_names_of_their_dims),
+        TEST(one_device_computes_all),
+        TEST(links_decide_between_megatron_and_data_parallel),
+        TEST(updates_are_sharded),
+        TEST(fixes_are_kept_or_refused),
+        TEST(shares_are_checked),
+        TEST(memory_is_held),
+        TEST(shares_respect_memory),
+        TEST(planning_is_deterministic),
+        TEST(text_parses_back),
+        TEST(broken_texts_are_refused),
+        TEST(verifier_refuses_broken_plans),
+        TEST(reports_name_layers_devices_and_bound),
+        TEST(explanations_mark_the_choice),
+    };
+    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}
