@@ -68,7 +68,7 @@ static MotStatus read_inputs(MotCtx *ctx, MotJob *job)
     const char *const *texts = mot_args_list(job->args, "--input", &n);
     job->inputs = mot_arena_array(&ctx->arena, MotInputTensor, n + 1);
     for (uint32_t i = 0; i < n; i++) {
-        const char *path;
+        const char *path = NULL;
         MOT_TRY(split_input(ctx, job->file, texts[i], &job->inputs[i].name, &path));
         MOT_TRY(mot_npy_read(ctx, path, &job->inputs[i].tensor));
         job->n_inputs++;

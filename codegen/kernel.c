@@ -96,16 +96,23 @@ static MotStatus number_buffers(Build *b)
     return MOT_OK;
 }
 
+/* In memory the dtypes of training in f32; within a kernel also f64, which the optimizers' scalars want. */
 static MotStatus check_dtypes(Build *b)
 {
-    static const bool is_known[MOT_N_DTYPES] = {
+    static const bool is_stored[MOT_N_DTYPES] = {
         [MOT_F32] = true, [MOT_I32] = true, [MOT_I64] = true, [MOT_U8] = true, [MOT_BOOL] = true};
-    for (uint32_t v = 1; v < b->g->values.n; v++) {
+    static const bool is_f32_only[MOT_N_OPS] = {[MOT_OP_TANH] = true, [MOT_OP_ERF] = true};
+    for (MotValue v = 1; v < b->g->values.n; v++) {
         MotDtype dtype = mot_graph_type(b->g, v)->dtype;
-        if (!is_known[dtype])
-            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(b->g, mot_graph_def(b->g, v)),
-                            "compiled kernels have no %s; f32, i32, i64, u8 and bool", mot_dtype_name(dtype));
+        const MotOp *op = mot_graph_def(b->g, v);
+        bool is_known = is_stored[dtype] || (dtype == MOT_F64 && !b->buf_of[v] && !is_f32_only[op->kind]);
+        if (!is_known)
+            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(b->g, op),
+                            "compiled kernels take and give f32, i32, i64, u8 and bool, not %s", mot_dtype_name(dtype));
     }
+    for (uint32_t i = 0; i < b->n_results; i++)
+        if (mot_graph_type(b->g, b->result[i])->dtype == MOT_F64)
+            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "compiled kernels give no f64 results");
     return MOT_OK;
 }
 
@@ -291,8 +298,8 @@ MotStatus mot_kernel_build(MotCtx *ctx, const MotGraph *graph, MotKernelIr *out_
     Build b = {.ctx = ctx, .kernel = out_kernel};
     MOT_TRY(expand_graph(ctx, mot_graph_clone(ctx, graph), &b.g)); /* a copy: the original may belong to another thread */
     b.buf_of = mot_arena_array(&ctx->arena, uint32_t, b.g->values.n);
-    MOT_TRY(check_dtypes(&b));
     MOT_TRY(number_buffers(&b));
+    MOT_TRY(check_dtypes(&b));
     MOT_TRY(build_op_nests(&b));
     return build_dag_nests(&b);
 }

@@ -9,7 +9,7 @@ LLVMTypeRef mot_llvm_vector(MotLlvm *l, LLVMTypeRef element)
 LLVMTypeRef mot_llvm_type(MotLlvm *l, MotDtype dtype)
 {
     const LLVMTypeRef types[MOT_N_DTYPES] = {
-        [MOT_F32] = l->f32, [MOT_U8] = l->i8, [MOT_I32] = l->i32, [MOT_I64] = l->i64, [MOT_BOOL] = l->i1};
+        [MOT_F32] = l->f32, [MOT_F64] = l->f64, [MOT_U8] = l->i8, [MOT_I32] = l->i32, [MOT_I64] = l->i64, [MOT_BOOL] = l->i1};
     return types[dtype];
 }
 

@@ -1,6 +1,7 @@
 /*
- * cluster.yaml -> Cluster: tables of keys, quantities with units, and the checks that no key can make alone. Nothing is guessed:
- * what is not written is the field's zero, "not known", or the native link's.
+ * cluster.yaml -> Cluster: tables of keys, quantities with units, and the checks that no key can
+ * make alone. Nothing is guessed: what is not written is the field's zero, "not known", or the
+ * native link's.
  */
 #include "frontend/cluster_file.h"
 
@@ -18,35 +19,16 @@ typedef struct {
     double factor;
 } Unit;
 
-static const Unit byte_units[] = {{"B", 1},
-                                  {"kB", 1e3},
-                                  {"KB", 1e3},
-                                  {"MB", 1e6},
-                                  {"GB", 1e9},
-                                  {"TB", 1e12},
-                                  {"KiB", 0x1p10},
-                                  {"MiB", 0x1p20},
-                                  {"GiB", 0x1p30},
-                                  {"TiB", 0x1p40},
-                                  {0}};
+static const Unit byte_units[] = {
+    {"B", 1},        {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9}, {"TB", 1e12},
+    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {0}};
 static const Unit time_units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {0}};
 /* Per second; network rates count bits. */
-static const Unit rate_units[] = {{"bit", 0.125},
-                                  {"kbit", 125},
-                                  {"Kbit", 125},
-                                  {"Mbit", 125e3},
-                                  {"Gbit", 125e6},
-                                  {"Tbit", 125e9},
-                                  {"B", 1},
-                                  {"kB", 1e3},
-                                  {"KB", 1e3},
-                                  {"MB", 1e6},
-                                  {"GB", 1e9},
-                                  {"TB", 1e12},
-                                  {"KiB", 0x1p10},
-                                  {"MiB", 0x1p20},
-                                  {"GiB", 0x1p30},
-                                  {0}};
+static const Unit rate_units[] = {
+    {"bit", 0.125},  {"kbit", 125},   {"Kbit", 125},   {"Mbit", 125e3},
+    {"Gbit", 125e6}, {"Tbit", 125e9}, {"B", 1},        {"kB", 1e3},
+    {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {0}};
 static const Unit giga[] = {{"", 1e9}, {0}};
 static const Unit none[] = {{"", 1}, {0}};
 
@@ -127,7 +109,8 @@ static bool parse_quantity(const char *text, const Unit *units, double *out_valu
     return true;
 }
 
-static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYaml *key, const MotYaml *value)
+static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYaml *key,
+                           const MotYaml *value)
 {
     const char *name = mot_yaml_string(r->ctx, key), *text = mot_yaml_string(r->ctx, value);
     const Key *k = keys;
@@ -136,7 +119,8 @@ static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYam
     if (!k->key)
         return fail(r, key, "unknown key %s", name);
     if (!text || !text[0])
-        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key), "%s has no value", k->key);
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key),
+                        "%s has no value", k->key);
     void *field = (char *)entry + k->offset;
     if (!k->units) {
         *(const char **)field = text;
@@ -144,8 +128,9 @@ static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYam
     }
     double number;
     if (!parse_quantity(text, k->units, &number) || number < k->least || number > k->most)
-        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, value), "%s: %s is not like %s", k->key,
-                        mot_quote(&r->ctx->arena, text), k->example);
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, value),
+                        "%s: %s is not like %s", k->key, mot_quote(&r->ctx->arena, text),
+                        k->example);
     *(double *)field = number;
     return MOT_OK;
 }
@@ -167,19 +152,21 @@ static MotStatus visit_device_key(void *self, const MotYaml *key, const MotYaml 
 static MotStatus read_device(Reader *r, const MotYaml *node)
 {
     if (!mot_yaml_is_map(node))
-        return fail(r, node ? node : r->devices, "a device is %s, not {name: a, ...}", mot_yaml_string(r->ctx, node));
+        return fail(r, node ? node : r->devices, "a device is %s, not {name: a, ...}",
+                    mot_yaml_string(r->ctx, node));
     r->device = (DeviceEntry){.device = {.backend = "cpu", .slow = 1}, .threads = 1};
     MOT_TRY(mot_yaml_each(r->ctx, node, visit_device_key, r));
     MotDevice *d = &r->device.device;
     if (!d->name)
-        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "a device has no name");
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node),
+                        "a device has no name");
     if (find_device(r->cluster, d->name) < r->cluster->devices.n)
         return fail(r, node, "two devices are named %s", d->name);
     if (strcmp(d->backend, "cpu") != 0 && strcmp(d->backend, "ref") != 0)
         return fail(r, node, "there is no backend %s: use cpu or ref", d->backend);
     if (floor(r->device.threads) != r->device.threads)
-        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "threads: %g is not a whole number",
-                        r->device.threads);
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node),
+                        "threads: %g is not a whole number", r->device.threads);
     d->threads = (uint32_t)r->device.threads;
     mot_vec_push(&r->ctx->arena, &r->cluster->devices, *d);
     return MOT_OK;
@@ -213,14 +200,16 @@ static MotStatus set_ends(Reader *r, const MotYaml *node)
             return fail(r, node, "a link names the device %s, which is not listed", name);
     }
     if (r->link.a == r->link.b)
-        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "a link joins a device to itself");
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node),
+                        "a link joins a device to itself");
     return MOT_OK;
 }
 
 static MotStatus read_link(Reader *r, const MotYaml *node)
 {
     if (!mot_yaml_is_map(node))
-        return fail(r, node ? node : r->links, "a link is %s, not {between: all, ...}", mot_yaml_string(r->ctx, node));
+        return fail(r, node ? node : r->links, "a link is %s, not {between: all, ...}",
+                    mot_yaml_string(r->ctx, node));
     const MotLink native = mot_cluster_link(&(MotCluster){0}, 0, 0);
     r->link = native;
     r->between = NULL;
@@ -228,8 +217,10 @@ static MotStatus read_link(Reader *r, const MotYaml *node)
     MOT_TRY(set_ends(r, node));
     for (uint32_t i = 0; i < r->cluster->links.n; i++) {
         const MotLink *other = &r->cluster->links.data[i];
-        if ((other->a == r->link.a && other->b == r->link.b) || (other->a == r->link.b && other->b == r->link.a))
-            return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node), "two links join the same devices");
+        if ((other->a == r->link.a && other->b == r->link.b) ||
+            (other->a == r->link.b && other->b == r->link.a))
+            return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node),
+                            "two links join the same devices");
     }
     r->link.is_emulated = r->link.latency > native.latency || r->link.bandwidth < native.bandwidth;
     mot_vec_push(&r->ctx->arena, &r->cluster->links, r->link);
@@ -246,7 +237,8 @@ static MotStatus visit_section(void *self, const MotYaml *key, const MotYaml *va
     if (!section)
         return fail(r, key, "unknown key %s; the keys are devices and links", name);
     if (!mot_yaml_is_list(value))
-        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key), "%s is not a list", name);
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key),
+                        "%s is not a list", name);
     *section = value;
     return MOT_OK;
 }
@@ -255,11 +247,12 @@ static MotStatus check_length(const Reader *r, const MotYaml *list, uint32_t mos
 {
     if (mot_yaml_length(list) <= most)
         return MOT_OK;
-    return mot_fail(r->ctx, MOT_ERR_LIMIT, (MotLoc){r->file, NULL}, "%u %s; the most is %u", mot_yaml_length(list), what,
-                    most);
+    return mot_fail(r->ctx, MOT_ERR_LIMIT, (MotLoc){r->file, NULL}, "%u %s; the most is %u",
+                    mot_yaml_length(list), what, most);
 }
 
-MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, size_t n, MotCluster **out_cluster)
+MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, size_t n,
+                            MotCluster **out_cluster)
 {
     if (n > MOT_CLUSTER_MAX_TEXT)
         return mot_fail(ctx, MOT_ERR_LIMIT, (MotLoc){file, NULL}, "a cluster file has at most %s",
@@ -268,12 +261,14 @@ MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, siz
     MOT_TRY(mot_yaml_parse(ctx, MOT_ERR_USAGE, file, text, n, &root));
     Reader r = {.ctx = ctx, .file = file, .cluster = mot_arena_new(&ctx->arena, MotCluster)};
     if (root && !mot_yaml_is_map(root))
-        return mot_fail(ctx, MOT_ERR_USAGE, mot_yaml_loc(ctx, file, root), "a cluster file has the keys devices and links");
+        return mot_fail(ctx, MOT_ERR_USAGE, mot_yaml_loc(ctx, file, root),
+                        "a cluster file has the keys devices and links");
     MOT_TRY(mot_yaml_each(ctx, root, visit_section, &r));
     MOT_TRY(check_length(&r, r.devices, MOT_CLUSTER_MAX_DEVICES, "devices"));
     MOT_TRY(check_length(&r, r.links, MOT_CLUSTER_MAX_LINKS, "links"));
     if (mot_yaml_length(r.devices) == 0)
-        return mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){file, NULL}, "a cluster needs at least one device");
+        return mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){file, NULL},
+                        "a cluster needs at least one device");
     for (uint32_t i = 0; i < mot_yaml_length(r.devices); i++)
         MOT_TRY(read_device(&r, mot_yaml_at(r.devices, i)));
     for (uint32_t i = 0; i < mot_yaml_length(r.links); i++)

@@ -427,42 +427,6 @@ MotStatus mot_trained_find_ties(MotCtx *ctx, const MotOnnxFile *file, MotTrained
     return MOT_OK;
 }
 
-static MotOp *find_param(MotCtx *ctx, const MotGraph *g, const char *name)
-{
-    for (uint32_t i = 0; i < g->body.n; i++) {
-        MotOp *op = mot_graph_op(g, g->body.data[i]);
-        if (op->kind == MOT_OP_PARAM && strcmp(mot_attrs(op, param)->name, name) == 0)
-            return op;
-    }
-    mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie: the model has no float initializer %s",
-             mot_quote(&ctx->arena, name));
-    return NULL;
-}
-
-MotStatus mot_trained_tie(MotCtx *ctx, MotGraph *g, const char *first, const char *second)
-{
-    const MotOp *a = find_param(ctx, g, first), *b = find_param(ctx, g, second);
-    if (!a || !b)
-        return ctx->status;
-    MotAttr_param *attrs = mot_attrs(a, param);
-    MotValue from = b->out[0], to = a->out[0];
-    const MotType *s = mot_graph_type(g, to), *t = mot_graph_type(g, from);
-    bool is_flipped = s->rank == 2 && t->rank == 2 && s->dims[0] == t->dims[1] &&
-                      s->dims[1] == t->dims[0] && !mot_dims_equal(s, t);
-    if (a == b || attrs->tied || (!is_flipped && !mot_dims_equal(s, t)))
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie %s=%s: %s", first, second,
-                        a == b        ? "they are the same"
-                        : attrs->tied ? "the first is tied already"
-                                      : "their shapes differ");
-    attrs->tied = mot_attrs(b, param)->name;
-    attrs->tied_transposed = is_flipped;
-    MotBuilder builder = mot_builder_make(g);
-    if (is_flipped)
-        to = mot_transpose(&builder, to, (int64_t[]){1, 0});
-    mot_graph_replace(g, &from, &to, 1);
-    return ctx->status;
-}
-
 /* ---- Freezing ---- */
 
 MotStatus mot_trained_freeze(MotCtx *ctx, MotGraph *g, const MotOnnxFile *file)

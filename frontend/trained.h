@@ -39,12 +39,6 @@ MOT_CHECKED MotStatus mot_trained_decide(MotCtx *ctx, MotGraph *g, const MotTrai
 /* Fills looks_tied by comparing the values in the file of what trains: tensors of two dims and two values at least. */
 MOT_CHECKED MotStatus mot_trained_find_ties(MotCtx *ctx, const MotOnnxFile *file,
                                             MotTrained *trained);
-/*
- * Trains `second` as `first` (--tie): its uses read `first`, transposed if the shapes are; the op stays, recorded in
- * first's `tied`, until the next compaction. MOT_ERR_USAGE if there is no such param or the shapes do not allow it.
- */
-MOT_CHECKED MotStatus mot_trained_tie(MotCtx *ctx, MotGraph *g, const char *first,
-                                      const char *second);
 /* Makes a constant with the file's values of every param that does not train, so that passes may compute with it. */
 MOT_CHECKED MotStatus mot_trained_freeze(MotCtx *ctx, MotGraph *g, const MotOnnxFile *file);
 

@@ -125,24 +125,23 @@ static MotInts list_of(const int64_t *data, uint32_t n)
     return (MotInts){u.out, n};
 }
 
-static void set_type(MotBuilder *b, MotValue v, MotType type)
+/* The type of a source, which nothing gives but the caller. */
+static MotValue set_type(MotBuilder *b, MotValue v, MotType type)
 {
-    if (v)
-        b->graph->values.data[v].type = type;
+    if (!v || mot_infer_check_type(b->graph, mot_graph_def(b->graph, v), &type) != MOT_OK)
+        return 0;
+    b->graph->values.data[v].type = type;
+    return v;
 }
 
 MotValue mot_input(MotBuilder *b, const char *name, MotType type)
 {
-    MotValue v = build_one(b, MOT_OP_INPUT, NULL, 0, &(MotAttr_input){.name = name});
-    set_type(b, v, type);
-    return v;
+    return set_type(b, build_one(b, MOT_OP_INPUT, NULL, 0, &(MotAttr_input){.name = name}), type);
 }
 
 MotValue mot_param(MotBuilder *b, const MotAttr_param *attrs, MotType type)
 {
-    MotValue v = build_one(b, MOT_OP_PARAM, NULL, 0, attrs);
-    set_type(b, v, type);
-    return v;
+    return set_type(b, build_one(b, MOT_OP_PARAM, NULL, 0, attrs), type);
 }
 
 MotValue mot_constant(MotBuilder *b, MotTensor data)

@@ -74,5 +74,7 @@ MotValue mot_contract(MotBuilder *b, MotValue x, MotValue y, const char *spec);
 MOT_CHECKED MotStatus mot_expand(MotBuilder *b, const MotOp *op, MotValue *out_results);
 /* Result types of an op by the rule of its row, for operands of these types. Composites ask their expansion. */
 MOT_CHECKED MotStatus mot_infer(MotGraph *g, const MotOp *op, MotType *out_types);
+/* Whether the dims are sizes or symbols of the graph, and the elements fewer than 2^62; mot_infer asks it of its results. */
+MOT_CHECKED MotStatus mot_infer_check_type(MotGraph *g, const MotOp *op, const MotType *type);
 
 #endif

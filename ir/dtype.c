@@ -134,6 +134,16 @@ static uint16_t float_to_bfloat(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* Toward zero; what does not fit becomes the nearest that does, NaN becomes 0. */
+static int64_t to_integer(double value, int64_t least, int64_t most)
+{
+    if (value != value)
+        return 0;
+    if (value <= (double)least)
+        return least;
+    return value >= (double)most ? most : (int64_t)value;
+}
+
 double mot_tensor_get(const MotTensor *tensor, int64_t i)
 {
     switch (tensor->type.dtype) {
@@ -152,7 +162,7 @@ int64_t mot_tensor_get_int(const MotTensor *tensor, int64_t i)
     case MOT_BOOL: return ((const uint8_t *)tensor->data)[i] != 0;
     case MOT_I32: return ((const int32_t *)tensor->data)[i];
     case MOT_I64: return ((const int64_t *)tensor->data)[i];
-    default: return (int64_t)mot_tensor_get(tensor, i);
+    default: return to_integer(mot_tensor_get(tensor, i), INT64_MIN, INT64_MAX);
     }
 }
 
@@ -163,8 +173,10 @@ void mot_tensor_set(const MotTensor *tensor, int64_t i, double value)
     case MOT_F64: ((double *)tensor->data)[i] = value; break;
     case MOT_F16: ((uint16_t *)tensor->data)[i] = float_to_half((float)value); break;
     case MOT_BF16: ((uint16_t *)tensor->data)[i] = float_to_bfloat((float)value); break;
-    case MOT_BOOL: ((uint8_t *)tensor->data)[i] = value != 0; break;
-    default: mot_tensor_set_int(tensor, i, (int64_t)value);
+    case MOT_U8: mot_tensor_set_int(tensor, i, to_integer(value, 0, UINT8_MAX)); break;
+    case MOT_I32: mot_tensor_set_int(tensor, i, to_integer(value, INT32_MIN, INT32_MAX)); break;
+    case MOT_I64: mot_tensor_set_int(tensor, i, to_integer(value, INT64_MIN, INT64_MAX)); break;
+    default: mot_tensor_set_int(tensor, i, value != 0);
     }
 }
 

@@ -66,7 +66,11 @@ typedef struct MotTensor {
     void *data;
 } MotTensor;
 
-/* Element i as a double or an int64 whatever the dtype (bool: 0 or 1), and the way back: rounds to nearest, ties to even. */
+/*
+ * Element i as a double or an int64 whatever the dtype (bool: 0 or 1), and the way back: to floats
+ * rounded to nearest, ties to even; a double to integers toward zero, at the ends of their range
+ * beyond it, and NaN as 0.
+ */
 double mot_tensor_get(const MotTensor *tensor, int64_t i);
 int64_t mot_tensor_get_int(const MotTensor *tensor, int64_t i);
 void mot_tensor_set(const MotTensor *tensor, int64_t i, double value);

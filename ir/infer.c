@@ -95,6 +95,16 @@ static MotStatus infer_output(Infer *c)
     return MOT_OK;
 }
 
+/* gradient and assign: a parameter, and a value that could stand for it. */
+static MotStatus infer_param_sink(Infer *c)
+{
+    if (mot_graph_def(c->g, c->op->in[0])->kind != MOT_OP_PARAM)
+        return refuse(c, "the first operand is no parameter");
+    if (!mot_type_equal(c->in[0], c->in[1]))
+        return refuse(c, "the value has another type than the parameter");
+    return MOT_OK;
+}
+
 static MotStatus infer_cast(Infer *c)
 {
     c->out[0] = *c->in[0];
@@ -111,7 +121,7 @@ static bool have_equal_elements(const MotType *a, const MotType *b)
         for (int i = 0; i < types[side]->rank; i++) {
             int64_t dim = types[side]->dims[i];
             if (dim < 0)
-                symbols[side] += (int64_t)1 << (4 * ((-dim - 1) % 15));
+                symbols[side] += (int64_t)1 << (4 * ((-(dim + 1)) % 15));
             else
                 product[side] *= dim;
         }
@@ -213,7 +223,9 @@ static MotStatus infer_concat(Infer *c)
         for (int d = 0; d < c->in[0]->rank; d++)
             if (d != axis && c->in[i]->dims[d] != c->in[0]->dims[d])
                 return refuse(c, "operands differ in a dim other than the axis");
-        c->out[0].dims[axis] += c->in[i]->dims[axis];
+        int64_t *size = &c->out[0].dims[axis];
+        if (__builtin_add_overflow(*size, c->in[i]->dims[axis], size))
+            return refuse(c, "too many elements");
     }
     return MOT_OK;
 }
@@ -328,6 +340,7 @@ static MotStatus infer_composite(Infer *c)
 {
     MotCtx *ctx = c->g->ctx;
     MotGraph *scratch = mot_graph_make(ctx, "expansion");
+    scratch->symbols = c->g->symbols;
     MotBuilder b = mot_builder_make(scratch);
     b.origin = c->op->origin;
     MotOp op = *c->op;
@@ -342,10 +355,12 @@ static MotStatus infer_composite(Infer *c)
 }
 
 #define infer_param infer_input
+#define infer_gradient infer_param_sink
+#define infer_assign infer_param_sink
 #define infer_reduce_sum infer_reduce
 #define infer_reduce_max infer_reduce
 #define RULE_SOURCE(name) infer_##name
-#define RULE_SINK(name) infer_output
+#define RULE_SINK(name) infer_##name
 #define RULE_PRIMITIVE(name) infer_##name
 #define RULE_COMPOSITE(name) infer_composite
 
@@ -355,10 +370,28 @@ static const InferRule rules[MOT_N_OPS] = {
 #include "ir/ops.def"
 };
 
-MotStatus mot_infer(MotGraph *g, const MotOp *op, MotType *out_types)
+static Infer make_infer(MotGraph *g, const MotOp *op, MotType *out_types)
 {
     Infer c = {.g = g, .op = op, .out = out_types};
     for (uint32_t i = 0; i < op->n_in; i++)
         c.in[i] = mot_graph_type(g, op->in[i]);
-    return rules[op->kind](&c);
+    return c;
+}
+
+MotStatus mot_infer_check_type(MotGraph *g, const MotOp *op, const MotType *type)
+{
+    Infer c = make_infer(g, op, NULL);
+    for (int i = 0; i < type->rank; i++)
+        if (type->dims[i] < -(int64_t)g->symbols.n)
+            return refuse(&c, "a result has a negative size");
+    return mot_type_fits(type) ? MOT_OK : refuse(&c, "a result has 2^62 elements or more");
+}
+
+MotStatus mot_infer(MotGraph *g, const MotOp *op, MotType *out_types)
+{
+    Infer c = make_infer(g, op, out_types);
+    MOT_TRY(rules[op->kind](&c));
+    for (uint32_t i = 0; i < op->n_out; i++)
+        MOT_TRY(mot_infer_check_type(g, op, &out_types[i]));
+    return MOT_OK;
 }

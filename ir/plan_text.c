@@ -1,6 +1,7 @@
 /*
- * Plan <-> records (docs/ir.md). One record a device, link, stage, axis, operator that is split, and prediction; the scalar fields of each
- * kind are a table that printer and parser share. Shardings of values are not written: they follow from the factors.
+ * Plan <-> records (docs/ir.md). One record a device, link, stage, axis, operator that is split,
+ * and prediction; the scalar fields of each kind are a table that printer and parser share.
+ * Shardings of values are not written: they follow from the factors.
  *
  *     plan @gpt {micro=1, schedule=gpipe, time=0.5, bound=0.4} {
  *       device {name="a", backend="cpu", threads=1, slow=1.0, memory=0.0, flops=0.0, bandwidth=0.0}
@@ -9,7 +10,7 @@
  *         axis {name="d", share=[1]}
  *       }
  *       graph @gpt { ... }
- *       op 7 {factor=[2]}               // the 7th op of the graph; others compute whole on every device
+ *       op 7 {factor=[2]}               // of the graph; others compute whole on every device
  *       device_prediction 0 {busy=0.4, communication=0.1, memory=1024.0, bytes=0.0}
  *     }
  */
@@ -23,7 +24,8 @@
 
 enum { VERSION = 1, MAX_DEVICES = 64, MAX_STAGES = 64 };
 
-static const char *const schedule_names[] = {[MOT_SCHEDULE_GPIPE] = "gpipe", [MOT_SCHEDULE_1F1B] = "1f1b"};
+static const char *const schedule_names[] = {
+    [MOT_SCHEDULE_GPIPE] = "gpipe", [MOT_SCHEDULE_1F1B] = "1f1b"};
 enum { N_SCHEDULES = sizeof schedule_names / sizeof *schedule_names };
 
 /* ---- Scalar fields, as tables ---- */
@@ -51,11 +53,12 @@ static const Field link_fields[] = {{"a", FIELD_COUNT, offsetof(MotLink, a)},
                                     {"bandwidth", FIELD_NUMBER, offsetof(MotLink, bandwidth)},
                                     {"emulated", FIELD_FLAG, offsetof(MotLink, is_emulated)},
                                     {0}};
-static const Field prediction_fields[] = {{"busy", FIELD_NUMBER, offsetof(MotDevicePrediction, busy)},
-                                          {"communication", FIELD_NUMBER, offsetof(MotDevicePrediction, communication)},
-                                          {"memory", FIELD_NUMBER, offsetof(MotDevicePrediction, memory)},
-                                          {"bytes", FIELD_NUMBER, offsetof(MotDevicePrediction, bytes)},
-                                          {0}};
+static const Field prediction_fields[] = {
+    {"busy", FIELD_NUMBER, offsetof(MotDevicePrediction, busy)},
+    {"communication", FIELD_NUMBER, offsetof(MotDevicePrediction, communication)},
+    {"memory", FIELD_NUMBER, offsetof(MotDevicePrediction, memory)},
+    {"bytes", FIELD_NUMBER, offsetof(MotDevicePrediction, bytes)},
+    {0}};
 static const Field plan_fields[] = {{"micro", FIELD_COUNT, offsetof(MotPlan, n_micro)},
                                     {"time", FIELD_NUMBER, offsetof(MotPlan, time)},
                                     {"bound", FIELD_NUMBER, offsetof(MotPlan, bound)},
@@ -72,9 +75,16 @@ static void add_field(MotArena *arena, MotRecord *r, const Field *f, const void 
 {
     const char *at = (const char *)from + f->offset;
     switch (f->kind) {
-    case FIELD_TEXT: mot_record_add_attr(arena, r, f->name, mot_term_text(MOT_TERM_STRING, *(const char *const *)at)); break;
-    case FIELD_COUNT: mot_record_add_attr(arena, r, f->name, mot_term_int(*(const uint32_t *)at)); break;
-    case FIELD_NUMBER: mot_record_add_attr(arena, r, f->name, mot_term_float(*(const double *)at)); break;
+    case FIELD_TEXT:
+        mot_record_add_attr(arena, r, f->name,
+                            mot_term_text(MOT_TERM_STRING, *(const char *const *)at));
+        break;
+    case FIELD_COUNT:
+        mot_record_add_attr(arena, r, f->name, mot_term_int(*(const uint32_t *)at));
+        break;
+    case FIELD_NUMBER:
+        mot_record_add_attr(arena, r, f->name, mot_term_float(*(const double *)at));
+        break;
     case FIELD_FLAG:
         if (*(const bool *)at)
             mot_record_add_attr(arena, r, f->name, (MotTerm){.kind = MOT_TERM_NONE});
@@ -112,7 +122,8 @@ static MotRecord stage_record(MotArena *arena, const MotMesh *mesh)
     mot_record_add_attr(arena, &r, "devices", list_of_ints(arena, devices, mesh->n_devices));
     for (uint32_t a = 0; a < mesh->n_axes; a++) {
         MotRecord axis = make_record(arena, "axis", axis_fields, &mesh->axis[a]);
-        mot_record_add_attr(arena, &axis, "share", list_of_ints(arena, mesh->axis[a].share, mesh->axis[a].n));
+        mot_record_add_attr(arena, &axis, "share",
+                            list_of_ints(arena, mesh->axis[a].share, mesh->axis[a].n));
         mot_vec_push(arena, &r.body, axis);
     }
     return r;
@@ -145,9 +156,11 @@ MotRecords mot_plan_to_records(const MotPlan *plan)
     MotRecord r = make_record(arena, "plan", plan_fields, plan);
     r.has_body = true;
     mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_SYMBOL, plan->graph->name));
-    mot_record_add_attr(arena, &r, "schedule", mot_term_text(MOT_TERM_WORD, schedule_names[plan->schedule]));
+    mot_record_add_attr(arena, &r, "schedule",
+                        mot_term_text(MOT_TERM_WORD, schedule_names[plan->schedule]));
     for (uint32_t i = 0; i < plan->cluster->devices.n; i++)
-        mot_vec_push(arena, &r.body, make_record(arena, "device", device_fields, &plan->cluster->devices.data[i]));
+        mot_vec_push(arena, &r.body,
+                     make_record(arena, "device", device_fields, &plan->cluster->devices.data[i]));
     for (uint32_t i = 0; i < plan->cluster->links.n; i++)
         mot_vec_push(arena, &r.body, link_record(arena, &plan->cluster->links.data[i]));
     for (uint32_t s = 0; s < plan->stages.n; s++)
@@ -156,7 +169,8 @@ MotRecords mot_plan_to_records(const MotPlan *plan)
     for (uint32_t i = 1; i <= plan->graph->body.n; i++)
         add_op(arena, &r.body, plan, i);
     for (uint32_t i = 0; i < plan->cluster->devices.n; i++) {
-        MotRecord prediction = make_record(arena, "device_prediction", prediction_fields, &plan->devices[i]);
+        MotRecord prediction =
+            make_record(arena, "device_prediction", prediction_fields, &plan->devices[i]);
         mot_vec_push(arena, &prediction.in, mot_term_int(i));
         mot_vec_push(arena, &r.body, prediction);
     }
@@ -184,7 +198,8 @@ typedef struct {
 
 static MotStatus fail_at(const Parser *p, MotTextPos pos, const char *what, const char *name)
 {
-    return mot_fail(p->ctx, MOT_ERR_MODEL, mot_record_loc(p->ctx, p->file, pos), "%s %s", what, name);
+    return mot_fail(p->ctx, MOT_ERR_MODEL, mot_record_loc(p->ctx, p->file, pos), "%s %s", what,
+                    name);
 }
 
 static MotStatus read_field(const Parser *p, const MotRecordAttr *attr, const Field *f, void *to)
@@ -192,24 +207,35 @@ static MotStatus read_field(const Parser *p, const MotRecordAttr *attr, const Fi
     char *at = (char *)to + f->offset;
     const MotTerm *t = &attr->value;
     bool is_number = t->kind == MOT_TERM_INT || t->kind == MOT_TERM_FLOAT;
-    double number = t->kind == MOT_TERM_INT ? (double)t->integer : t->kind == MOT_TERM_FLOAT ? t->number : 0;
-    bool is_good = f->kind == FIELD_TEXT     ? t->kind == MOT_TERM_STRING
-                   : f->kind == FIELD_COUNT  ? t->kind == MOT_TERM_INT && t->integer >= 0 && t->integer < INT32_MAX
+    double number = t->kind == MOT_TERM_INT     ? (double)t->integer
+                    : t->kind == MOT_TERM_FLOAT ? t->number
+                                                : 0;
+    bool is_good = f->kind == FIELD_TEXT ? t->kind == MOT_TERM_STRING
+                   : f->kind == FIELD_COUNT
+                       ? t->kind == MOT_TERM_INT && t->integer >= 0 && t->integer < INT32_MAX
                    : f->kind == FIELD_NUMBER ? is_number && isfinite(number) && number >= 0
                                              : t->kind == MOT_TERM_NONE;
     if (!is_good)
         return fail_at(p, t->pos, "this is no value for", f->name);
     switch (f->kind) {
-    case FIELD_TEXT: *(const char **)at = t->text; break;
-    case FIELD_COUNT: *(uint32_t *)at = (uint32_t)t->integer; break;
-    case FIELD_NUMBER: *(double *)at = number; break;
-    case FIELD_FLAG: *(bool *)at = true;
+    case FIELD_TEXT:
+        *(const char **)at = t->text;
+        break;
+    case FIELD_COUNT:
+        *(uint32_t *)at = (uint32_t)t->integer;
+        break;
+    case FIELD_NUMBER:
+        *(double *)at = number;
+        break;
+    case FIELD_FLAG:
+        *(bool *)at = true;
     }
     return MOT_OK;
 }
 
 /* Reads the attributes into a struct. `other`, if given, is an attribute that the caller reads. */
-static MotStatus read_fields(const Parser *p, const MotRecord *r, const Field *fields, const char *other, void *to)
+static MotStatus read_fields(const Parser *p, const MotRecord *r, const Field *fields,
+                             const char *other, void *to)
 {
     for (uint32_t i = 0; i < r->attrs.n; i++) {
         const MotRecordAttr *attr = &r->attrs.data[i];
@@ -225,8 +251,8 @@ static MotStatus read_fields(const Parser *p, const MotRecord *r, const Field *f
 }
 
 /* The attribute as a list of at most `most` integers between `low` and `high`. */
-static MotStatus read_ints(const Parser *p, const MotRecord *r, const char *name, uint32_t most, int64_t low, int64_t high,
-                           int64_t *out, uint32_t *out_n)
+static MotStatus read_ints(const Parser *p, const MotRecord *r, const char *name, uint32_t most,
+                           int64_t low, int64_t high, int64_t *out, uint32_t *out_n)
 {
     const MotTerm *list = mot_record_attr(r, name);
     if (!list || list->kind != MOT_TERM_LIST || list->items.n > most)
@@ -242,7 +268,8 @@ static MotStatus read_ints(const Parser *p, const MotRecord *r, const char *name
 }
 
 /* The one operand of the record, an integer from `low` to `high`. */
-static MotStatus read_index(const Parser *p, const MotRecord *r, int64_t low, int64_t high, uint32_t *out)
+static MotStatus read_index(const Parser *p, const MotRecord *r, int64_t low, int64_t high,
+                            uint32_t *out)
 {
     const MotTerm *t = r->in.n == 1 ? &r->in.data[0] : NULL;
     if (!t || t->kind != MOT_TERM_INT || t->integer < low || t->integer > high)
@@ -256,9 +283,11 @@ static MotStatus read_device(Parser *p, const MotRecord *r)
     MotDevice device = {.slow = 1};
     MOT_TRY(read_fields(p, r, device_fields, NULL, &device));
     if (!device.name || !device.backend || device.threads < 1 || device.slow < 1)
-        return fail_at(p, r->pos, "a device needs name, backend, threads and slow of at least", "1");
+        return fail_at(p, r->pos, "a device needs name, backend, threads and slow of at least",
+                       "1");
     if (p->cluster->devices.n == MAX_DEVICES)
-        return mot_fail(p->ctx, MOT_ERR_LIMIT, mot_record_loc(p->ctx, p->file, r->pos), "more than %d devices", MAX_DEVICES);
+        return mot_fail(p->ctx, MOT_ERR_LIMIT, mot_record_loc(p->ctx, p->file, r->pos),
+                        "more than %d devices", MAX_DEVICES);
     mot_vec_push(&p->ctx->arena, &p->cluster->devices, device);
     return MOT_OK;
 }
@@ -291,7 +320,8 @@ static MotStatus read_stage(Parser *p, const MotRecord *r)
     MotMesh mesh = {.devices = mot_arena_array(&p->ctx->arena, uint32_t, MAX_DEVICES)};
     int64_t devices[MAX_DEVICES];
     MOT_TRY(read_fields(p, r, no_fields, "devices", NULL));
-    MOT_TRY(read_ints(p, r, "devices", MAX_DEVICES, 0, (int64_t)p->cluster->devices.n - 1, devices, &mesh.n_devices));
+    MOT_TRY(read_ints(p, r, "devices", MAX_DEVICES, 0, (int64_t)p->cluster->devices.n - 1, devices,
+                      &mesh.n_devices));
     for (uint32_t i = 0; i < mesh.n_devices; i++)
         mesh.devices[i] = (uint32_t)devices[i];
     for (uint32_t i = 0; i < r->body.n; i++)
@@ -348,8 +378,9 @@ static const struct {
     MotStatus (*read)(Parser *, const MotRecord *);
     bool is_after_graph;
 } readers[] = {
-    {"device", read_device, false}, {"link", read_link, false}, {"stage", read_stage, false},
-    {"graph", read_graph, false},   {"op", read_op, true},      {"device_prediction", read_prediction, true},
+    {"device", read_device, false}, {"link", read_link, false},
+    {"stage", read_stage, false},   {"graph", read_graph, false},
+    {"op", read_op, true},          {"device_prediction", read_prediction, true},
 };
 
 static MotStatus read_member(Parser *p, const MotRecord *r)
@@ -358,7 +389,9 @@ static MotStatus read_member(Parser *p, const MotRecord *r)
         if (strcmp(readers[i].op, r->op) != 0)
             continue;
         if (readers[i].is_after_graph != (p->plan != NULL))
-            return fail_at(p, r->pos, p->plan ? "after the graph there is no" : "before the graph there is no", r->op);
+            return fail_at(p, r->pos,
+                           p->plan ? "after the graph there is no" : "before the graph there is no",
+                           r->op);
         return readers[i].read(p, r);
     }
     return fail_at(p, r->pos, "a plan has no record", r->op);
@@ -380,9 +413,13 @@ MotStatus mot_plan_parse(MotCtx *ctx, const char *file, const char *text, MotPla
     MotRecords records;
     MOT_TRY(mot_records_parse(ctx, file, text, &records));
     MOT_TRY(mot_records_check_header(ctx, file, &records, "plan", VERSION));
-    Parser p = {.ctx = ctx, .file = file, .cluster = mot_arena_new(&ctx->arena, MotCluster), .head = {.n_micro = 1}};
+    Parser p = {.ctx = ctx,
+                .file = file,
+                .cluster = mot_arena_new(&ctx->arena, MotCluster),
+                .head = {.n_micro = 1}};
     if (records.n != 2 || strcmp(records.data[1].op, "plan") != 0 || !records.data[1].has_body)
-        return mot_fail(ctx, MOT_ERR_MODEL, (MotLoc){file, NULL}, "expected one plan @name { ... }");
+        return mot_fail(ctx, MOT_ERR_MODEL, (MotLoc){file, NULL},
+                        "expected one plan @name { ... }");
     const MotRecord *r = &records.data[1];
     MOT_TRY(read_fields(&p, r, plan_fields, "schedule", &p.head));
     MOT_TRY(read_schedule(&p, r));

@@ -1,4 +1,7 @@
-/* A Plan as records, for mot_records_print_json. Whole texts: mot_plan_print and mot_plan_parse (plan.h). */
+/*
+ * A Plan as records, for mot_records_print_json. Whole texts: mot_plan_print and mot_plan_parse
+ * (plan.h).
+ */
 #ifndef MOTLEY_IR_PLAN_TEXT_H
 #define MOTLEY_IR_PLAN_TEXT_H
 

@@ -299,7 +299,7 @@ static MotStatus find_buf(MotSession *s, const char *name, const MotType *type, 
 
 MotStatus mot_session_write(MotSession *s, const char *name, const MotTensor *whole)
 {
-    uint32_t buf;
+    uint32_t buf = 0;
     MOT_TRY(find_buf(s, name, &whole->type, &buf));
     for (uint32_t r = 0; r < s->shared->n_ranks; r++)
         mot_comm_copy_part(s->program, &s->bindings[r], buf, whole->data,

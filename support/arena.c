@@ -1,6 +1,7 @@
 /* A list of chunks, newest first, each at least twice the size of the one before up to 16 MiB. */
 #include "support/arena.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -105,6 +106,7 @@ void *mot_arena_copy(MotArena *arena, const void *bytes, size_t n)
 char *mot_arena_printf(MotArena *arena, const char *format, ...)
 {
     va_list args, again;
+    assert(format);
     va_start(args, format);
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);

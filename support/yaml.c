@@ -1,4 +1,7 @@
-/* YAML by libfyaml. Nodes are libfyaml's own; its functions take them without const but do not change them. */
+/*
+ * YAML by libfyaml. Nodes are libfyaml's own; its functions take them without const but do not
+ * change them.
+ */
 #include "support/yaml.h"
 
 #include <libfyaml.h>
@@ -30,25 +33,31 @@ static MotStatus report(MotCtx *ctx, MotStatus status, const char *file, struct 
     return mot_fail(ctx, status, (MotLoc){file, place}, "%s", error->msg);
 }
 
-/* Anchors, aliases and tags have no use in our files; an alias could make a text much larger than it is. */
-static MotStatus refuse_references(MotCtx *ctx, MotStatus status, const char *file, struct fy_node *node)
+/*
+ * Anchors, aliases and tags have no use in our files; an alias could make a text much larger than
+ * it is.
+ */
+static MotStatus refuse_references(MotCtx *ctx, MotStatus status, const char *file,
+                                   struct fy_node *node)
 {
     if (!node)
         return MOT_OK;
     if (fy_node_is_alias(node) || fy_node_get_anchor(node))
-        return mot_fail(ctx, status, mot_yaml_loc(ctx, file, as_ours(node)), "anchors and aliases are not allowed");
+        return mot_fail(ctx, status, mot_yaml_loc(ctx, file, as_ours(node)),
+                        "anchors and aliases are not allowed");
     for (int i = 0; i < fy_node_sequence_item_count(node); i++)
         MOT_TRY(refuse_references(ctx, status, file, fy_node_sequence_get_by_index(node, i)));
     void *at = NULL;
-    for (struct fy_node_pair *pair; fy_node_is_mapping(node) && (pair = fy_node_mapping_iterate(node, &at));) {
+    for (struct fy_node_pair *pair;
+         fy_node_is_mapping(node) && (pair = fy_node_mapping_iterate(node, &at));) {
         MOT_TRY(refuse_references(ctx, status, file, fy_node_pair_key(pair)));
         MOT_TRY(refuse_references(ctx, status, file, fy_node_pair_value(pair)));
     }
     return MOT_OK;
 }
 
-MotStatus mot_yaml_parse(MotCtx *ctx, MotStatus status, const char *file, const char *text, size_t n,
-                         const MotYaml **out_root)
+MotStatus mot_yaml_parse(MotCtx *ctx, MotStatus status, const char *file, const char *text,
+                         size_t n, const MotYaml **out_root)
 {
     *out_root = NULL;
     size_t blank = 0;
@@ -94,11 +103,13 @@ uint32_t mot_yaml_length(const MotYaml *list)
 
 const MotYaml *mot_yaml_at(const MotYaml *list, uint32_t i)
 {
-    return i < mot_yaml_length(list) ? as_ours(fy_node_sequence_get_by_index(as_fy(list), (int)i)) : NULL;
+    return i < mot_yaml_length(list) ? as_ours(fy_node_sequence_get_by_index(as_fy(list), (int)i))
+                                     : NULL;
 }
 
 MotStatus mot_yaml_each(MotCtx *ctx, const MotYaml *map,
-                        MotStatus (*visit)(void *self, const MotYaml *key, const MotYaml *value), void *self)
+                        MotStatus (*visit)(void *self, const MotYaml *key, const MotYaml *value),
+                        void *self)
 {
     if (!mot_yaml_is_map(map))
         return ctx->status;

@@ -14,19 +14,22 @@ typedef struct GptSizes {
 
 static inline MotValue make_weight(MotBuilder *b, const char *name, int rank, const int64_t *dims)
 {
-    MotAttr_param attrs = {.name = mot_arena_printf(&b->graph->ctx->arena, "%s", name), .trained = true};
+    MotAttr_param attrs = {.name = mot_arena_printf(&b->graph->ctx->arena, "%s", name),
+                           .trained = true};
     return mot_param(b, &attrs, mot_type_make(MOT_F32, rank, dims));
 }
 
 /* x W + bias over the letters of `spec`; the bias has the weight's result dims. */
-static inline MotValue make_linear(MotBuilder *b, MotValue x, const char *name, const char *spec, MotType weight,
-                                   MotType bias)
+static inline MotValue make_linear(MotBuilder *b, MotValue x, const char *name, const char *spec,
+                                   MotType weight, MotType bias)
 {
     MotArena *arena = &b->graph->ctx->arena;
     b->origin = mot_arena_strdup(arena, name);
-    MotValue w = make_weight(b, mot_arena_printf(arena, "%s.weight", name), weight.rank, weight.dims);
+    MotValue w =
+        make_weight(b, mot_arena_printf(arena, "%s.weight", name), weight.rank, weight.dims);
     MotValue y = mot_contract(b, x, w, spec);
-    return mot_add(b, y, make_weight(b, mot_arena_printf(arena, "%s.bias", name), bias.rank, bias.dims));
+    return mot_add(b, y,
+                   make_weight(b, mot_arena_printf(arena, "%s.bias", name), bias.rank, bias.dims));
 }
 
 static inline MotValue make_norm(MotBuilder *b, MotValue x, const char *name, int64_t c)
@@ -39,7 +42,11 @@ static inline MotValue make_norm(MotBuilder *b, MotValue x, const char *name, in
     return mot_result(b, mot_build(b, MOT_OP_LAYER_NORM, in, 3, &attrs), 0);
 }
 
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define DIMS(...)                                                                                  \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[])                         \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
 #define F32(...) mot_type_make(MOT_F32, DIMS(__VA_ARGS__))
 
 static inline MotValue make_gpt_block(MotBuilder *b, MotValue x, int layer, const GptSizes *s)
@@ -57,7 +64,8 @@ static inline MotValue make_gpt_block(MotBuilder *b, MotValue x, int layer, cons
     MotValue y = mot_result(b, mot_build(b, MOT_OP_ATTENTION, qkv, 3, &attention), 0);
     y = make_linear(b, y, NAME("attn.proj"), "bthd,hdc->btc", F32(s->h, s->d, c), F32(c));
     x = mot_add(b, x, y);
-    y = make_linear(b, make_norm(b, x, NAME("ln_2"), c), NAME("mlp.fc"), "btc,cf->btf", F32(c, f), F32(f));
+    y = make_linear(b, make_norm(b, x, NAME("ln_2"), c), NAME("mlp.fc"), "btc,cf->btf", F32(c, f),
+                    F32(f));
     b->origin = NAME("mlp.act");
     y = mot_result(b, mot_build(b, MOT_OP_GELU, &y, 1, NULL), 0);
     y = make_linear(b, y, NAME("mlp.proj"), "btf,fc->btc", F32(f, c), F32(c));
@@ -101,7 +109,8 @@ static inline MotGraph *make_gpt(MotCtx *ctx, GptSizes s, const char *optimizer)
 }
 
 /* Two layers on a [b, c] input with mean squared error. */
-static inline MotGraph *make_mlp(MotCtx *ctx, int64_t rows, int64_t c, int64_t f, const char *optimizer)
+static inline MotGraph *make_mlp(MotCtx *ctx, int64_t rows, int64_t c, int64_t f,
+                                 const char *optimizer)
 {
     MotGraph *g = mot_graph_make(ctx, "mlp");
     MotBuilder b = mot_builder_make(g);
@@ -116,7 +125,8 @@ static inline MotGraph *make_mlp(MotCtx *ctx, int64_t rows, int64_t c, int64_t f
 }
 
 /* Devices of these speeds over one kind of link. */
-static inline MotCluster *make_cluster(MotCtx *ctx, uint32_t n, const double *slow, double latency, double bandwidth)
+static inline MotCluster *make_cluster(MotCtx *ctx, uint32_t n, const double *slow, double latency,
+                                       double bandwidth)
 {
     MotCluster *cluster = mot_cluster_make(ctx, n, 1);
     for (uint32_t i = 0; i < n; i++)

@@ -17,10 +17,12 @@ MotSpec mot_spec_of(const MotOp *contract)
     return spec;
 }
 
-MotValue mot_spec_contract(MotBuilder *b, const MotOp *like, MotValue x, MotValue y, const MotSpec *spec)
+MotValue mot_spec_contract(MotBuilder *b, const MotOp *like, MotValue x, MotValue y,
+                           const MotSpec *spec)
 {
     MotAttr_contract attrs = *mot_attrs(like, contract);
-    attrs.spec = mot_arena_printf(&b->graph->ctx->arena, "%s,%s->%s", spec->in[0], spec->in[1], spec->out);
+    attrs.spec =
+        mot_arena_printf(&b->graph->ctx->arena, "%s,%s->%s", spec->in[0], spec->in[1], spec->out);
     return mot_result(b, mot_build(b, MOT_OP_CONTRACT, (MotValue[]){x, y}, 2, &attrs), 0);
 }
 

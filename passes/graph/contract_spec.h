@@ -11,7 +11,8 @@ typedef struct MotSpec {
 /* Of an op that inference has accepted. */
 MotSpec mot_spec_of(const MotOp *contract);
 /* A contraction of x and y by `spec`, otherwise (accumulation type) like the op `like`. */
-MotValue mot_spec_contract(MotBuilder *b, const MotOp *like, MotValue x, MotValue y, const MotSpec *spec);
+MotValue mot_spec_contract(MotBuilder *b, const MotOp *like, MotValue x, MotValue y,
+                           const MotSpec *spec);
 /* The position of the letter, or -1. */
 int mot_spec_find(const char *letters, char letter);
 

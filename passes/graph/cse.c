@@ -1,8 +1,10 @@
 /*
- * Common subexpressions: an op equal to an earlier one (kind, attributes, operands, role) gives the earlier one's results.
+ * Common subexpressions: an op equal to an earlier one (kind, attributes, operands, role) gives the
+ * earlier one's results.
  *
- * Constants are equal by content. Small ones are their own key; large ones are looked up by hash and compared. Sources that
- * stand for something outside (input, param) are never shared. One sweep in body order, through a note of what was replaced.
+ * Constants are equal by content. Small ones are their own key; large ones are looked up by hash
+ * and compared. Sources that stand for something outside (input, param) are never shared. One sweep
+ * in body order, through a note of what was replaced.
  */
 #include "passes/graph/simplify.h"
 
@@ -12,7 +14,7 @@ enum { MAX_KEY_DATA = 1024 };
 
 typedef struct {
     MotGraph *g;
-    MotMap seen;  /* key -> op */
+    MotMap seen; /* key -> op */
     MotText key;
     MotValue *to; /* [values] */
     bool is_changed;
@@ -49,10 +51,18 @@ static void add_attr(Sharing *s, const MotAttrField *f, const void *attrs)
 {
     const void *p = (const char *)attrs + f->offset;
     switch (f->kind) {
-    case MOT_ATTR_INT: add_bytes(s, p, sizeof(MotAttrType_INT)); break;
-    case MOT_ATTR_FLOAT: add_bytes(s, p, sizeof(MotAttrType_FLOAT)); break;
-    case MOT_ATTR_FLAG: add_bytes(s, p, sizeof(MotAttrType_FLAG)); break;
-    case MOT_ATTR_DTYPE: add_bytes(s, p, sizeof(MotAttrType_DTYPE)); break;
+    case MOT_ATTR_INT:
+        add_bytes(s, p, sizeof(MotAttrType_INT));
+        break;
+    case MOT_ATTR_FLOAT:
+        add_bytes(s, p, sizeof(MotAttrType_FLOAT));
+        break;
+    case MOT_ATTR_FLAG:
+        add_bytes(s, p, sizeof(MotAttrType_FLAG));
+        break;
+    case MOT_ATTR_DTYPE:
+        add_bytes(s, p, sizeof(MotAttrType_DTYPE));
+        break;
     case MOT_ATTR_STR: {
         const char *text = *(const MotAttrType_STR *)p;
         add_bytes(s, text ? text : "", text ? strlen(text) + 1 : 1);
@@ -64,7 +74,9 @@ static void add_attr(Sharing *s, const MotAttrField *f, const void *attrs)
         add_bytes(s, list->data, list->n * sizeof *list->data);
         break;
     }
-    case MOT_ATTR_TENSOR: add_tensor(s, p); break;
+    case MOT_ATTR_TENSOR:
+        add_tensor(s, p);
+        break;
     }
 }
 

@@ -1,10 +1,12 @@
 /*
- * Constant folding, one rule: an op whose operands are all known becomes the constant that the reference evaluation gives.
+ * Constant folding, one rule: an op whose operands are all known becomes the constant that the
+ * reference evaluation gives.
  *
- * What a few bytes describe is not unrolled: ranges and broadcasts stay (though they count as known), and a result much larger
- * than what it comes from (a mask from two ranges, say) is folded only if it is small. Nothing above a limit, or that takes long to
- * evaluate, is folded. Such ops are computed in the step, which costs time and no correctness; passes that must know their
- * value ask mot_value_known.
+ * What a few bytes describe is not unrolled: ranges and broadcasts stay (though they count as
+ * known), and a result much larger than what it comes from (a mask from two ranges, say) is folded
+ * only if it is small. Nothing above a limit, or that takes long to evaluate, is folded. Such ops
+ * are computed in the step, which costs time and no correctness; passes that must know their value
+ * ask mot_value_known.
  */
 #include "ir/eval.h"
 #include "passes/graph/simplify.h"
@@ -78,21 +80,40 @@ static MotValue fold(MotMatch *m)
 /* ---- The value of what was not folded ---- */
 
 typedef struct {
+    MotValue value;
+    MotTensor tensor;
+} Known;
+
+/* A few ops lead to a mask: what is known of them is a list. */
+typedef struct {
     MotGraph *g;
-    MotTensor *known; /* [values]; data NULL: not yet */
-    int64_t bytes;    /* in `known` so far */
+    MotVec(Known) known;
+    int64_t bytes; /* in `known` */
 } Evaluation;
 
-static bool evaluate(Evaluation *e, MotValue v);
+static void learn(Evaluation *e, MotValue v, MotTensor tensor)
+{
+    mot_vec_push(&e->g->ctx->arena, &e->known, (Known){v, tensor});
+}
+
+static bool find_known(const Evaluation *e, MotValue v, MotTensor *out_tensor)
+{
+    for (uint32_t i = 0; i < e->known.n; i++)
+        if (e->known.data[i].value == v) {
+            *out_tensor = e->known.data[i].tensor;
+            return true;
+        }
+    return false;
+}
+
+static bool evaluate(Evaluation *e, MotValue v, MotTensor *out_tensor);
 
 static bool evaluate_op(Evaluation *e, const MotOp *op)
 {
     MotTensor in[MOT_MAX_OPERANDS] = {0}, out[MOT_MAX_RESULTS] = {0};
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        if (op->in[i] && !evaluate(e, op->in[i]))
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (op->in[i] && !evaluate(e, op->in[i], &in[i]))
             return false;
-        in[i] = e->known[op->in[i]];
-    }
     for (uint32_t i = 0; i < op->n_out; i++) {
         out[i].type = *mot_graph_type(e->g, op->out[i]);
         e->bytes += mot_type_bytes(&out[i].type);
@@ -103,24 +124,27 @@ static bool evaluate_op(Evaluation *e, const MotOp *op)
     if (mot_eval_op(e->g->ctx, e->g, op, in, out) != MOT_OK)
         return false;
     for (uint32_t i = 0; i < op->n_out; i++)
-        e->known[op->out[i]] = out[i];
+        learn(e, op->out[i], out[i]);
     return true;
 }
 
-/* Recursive: what leads to a mask is a few ops deep. */
-static bool evaluate(Evaluation *e, MotValue v)
+static bool evaluate(Evaluation *e, MotValue v, MotTensor *out_tensor)
 {
     const MotOp *op = mot_graph_def(e->g, v);
-    if (e->known[v].data)
-        return true;
     if (op->kind == MOT_OP_CONSTANT) {
-        e->known[v] = mot_attrs(op, constant)->data;
+        *out_tensor = mot_attrs(op, constant)->data;
         return true;
     }
-    return op->kind != MOT_OP_INPUT && op->kind != MOT_OP_PARAM && evaluate_op(e, op);
+    if (find_known(e, v, out_tensor))
+        return true;
+    return op->kind != MOT_OP_INPUT && op->kind != MOT_OP_PARAM && evaluate_op(e, op) &&
+           find_known(e, v, out_tensor);
 }
 
-/* Whether v follows from constants alone; not deeper than a few ops, lest the recursion above run away. */
+/*
+ * Whether v follows from constants alone; not deeper than a few ops, lest the recursion above run
+ * away.
+ */
 static bool is_constant_expression(const MotGraph *g, MotValue v, int depth)
 {
     const MotOp *op = mot_graph_def(g, v);
@@ -137,20 +161,11 @@ static bool is_constant_expression(const MotGraph *g, MotValue v, int depth)
 bool mot_value_known(MotGraph *g, MotValue v, MotTensor *out_tensor)
 {
     enum { MAX_DEPTH = 12 };
-    if (mot_graph_def(g, v)->kind == MOT_OP_CONSTANT) {
-        *out_tensor = mot_attrs(mot_graph_def(g, v), constant)->data;
-        return true;
-    }
-    if (!is_constant_expression(g, v, MAX_DEPTH))
-        return false;
-    Evaluation e = {.g = g, .known = mot_arena_array(&g->ctx->arena, MotTensor, g->values.n)};
-    if (!evaluate(&e, v))
-        return false;
-    *out_tensor = e.known[v];
-    return true;
+    Evaluation e = {.g = g};
+    return is_constant_expression(g, v, MAX_DEPTH) && evaluate(&e, v, out_tensor);
 }
 
 static const MotRule rules[] = {
     {"fold", "*", fold},
 };
-const MotRules mot_rules_fold = {rules, sizeof rules / sizeof *rules};
+const MotRules mot_rules_fold = MOT_RULES(rules);

@@ -1,6 +1,7 @@
 /*
- * The pattern parser and the matcher. Matching is a search over a list of goals (a pattern and a value each); a choice
- * (operand order, association of a product) is tried with the goals behind it, so that a wrong one is taken back.
+ * The pattern parser and the matcher. Matching is a search over a list of goals (a pattern and a
+ * value each); a choice (operand order, association of a product) is tried with the goals behind
+ * it, so that a wrong one is taken back.
  */
 #include "passes/graph/match.h"
 
@@ -11,7 +12,16 @@
 enum { MAX_ARGS = 6, MAX_FACTORS = 8, MAX_UNIFORM_ELEMENTS = 4096 };
 static const double near_tolerance = 1e-4;
 
-typedef enum { ANY, NUMBER, CAPTURE, OP, OP_OF_ANY_OPERANDS, ANY_POINTWISE, ANY_OP, PRODUCT } NodeKind;
+typedef enum {
+    ANY,
+    NUMBER,
+    CAPTURE,
+    OP,
+    OP_OF_ANY_OPERANDS,
+    ANY_POINTWISE,
+    ANY_OP,
+    PRODUCT
+} NodeKind;
 
 typedef struct Node Node;
 struct Node {
@@ -136,11 +146,16 @@ bool mot_pattern_may_match(const MotPattern *pattern, MotOpKind kind)
     MotOpClass class = mot_op_info(kind)->class;
     switch (root->kind) {
     case OP:
-    case OP_OF_ANY_OPERANDS: return root->op == kind;
-    case ANY_POINTWISE: return class == MOT_POINTWISE;
-    case ANY_OP: return class != MOT_SOURCE && class != MOT_SINK;
-    case PRODUCT: return kind == MOT_OP_MUL || kind == MOT_OP_DIV;
-    default: return false;
+    case OP_OF_ANY_OPERANDS:
+        return root->op == kind;
+    case ANY_POINTWISE:
+        return class == MOT_POINTWISE;
+    case ANY_OP:
+        return class != MOT_SOURCE && class != MOT_SINK;
+    case PRODUCT:
+        return kind == MOT_OP_MUL || kind == MOT_OP_DIV;
+    default:
+        return false;
     }
 }
 
@@ -163,7 +178,8 @@ bool mot_value_is_uniform(const MotGraph *g, MotValue v, double *out_number)
     const MotOp *op = mot_graph_def(g, v);
     while (op->kind == MOT_OP_BROADCAST || op->kind == MOT_OP_RESHAPE)
         op = mot_graph_def(g, op->in[0]);
-    return op->kind == MOT_OP_CONSTANT && is_uniform_tensor(&mot_attrs(op, constant)->data, out_number);
+    return op->kind == MOT_OP_CONSTANT &&
+           is_uniform_tensor(&mot_attrs(op, constant)->data, out_number);
 }
 
 static bool is_number(const Node *node, double number)
@@ -185,8 +201,8 @@ static bool solve(MotMatch *m, const Goal *goal);
 
 static bool is_commutative(MotOpKind kind)
 {
-    return kind == MOT_OP_ADD || kind == MOT_OP_MUL || kind == MOT_OP_MAX || kind == MOT_OP_MIN || kind == MOT_OP_EQ ||
-           kind == MOT_OP_AND || kind == MOT_OP_OR || kind == MOT_OP_XOR;
+    return kind == MOT_OP_ADD || kind == MOT_OP_MUL || kind == MOT_OP_MAX || kind == MOT_OP_MIN ||
+           kind == MOT_OP_EQ || kind == MOT_OP_AND || kind == MOT_OP_OR || kind == MOT_OP_XOR;
 }
 
 static bool solve_op(MotMatch *m, const Node *node, const MotOp *op, const Goal *next)
@@ -196,14 +212,18 @@ static bool solve_op(MotMatch *m, const Node *node, const MotOp *op, const Goal 
         return false;
     for (int order = 0; order < (is_commutative(op->kind) ? 2 : 1); order++) {
         for (uint32_t i = 0; i < op->n_in; i++)
-            goals[i] = (Goal){node->args[i], op->in[order ? 1 - i : i], i + 1 < op->n_in ? &goals[i + 1] : next};
+            goals[i] = (Goal){node->args[i], op->in[order ? 1 - i : i],
+                              i + 1 < op->n_in ? &goals[i + 1] : next};
         if (solve(m, op->n_in ? goals : next))
             return true;
     }
     return false;
 }
 
-/* A product taken apart as far as `leaf`, the rest still whole in `open`; `scalar` is what was constant. */
+/*
+ * A product taken apart as far as `leaf`, the rest still whole in `open`; `scalar` is what was
+ * constant.
+ */
 typedef struct {
     const Node *node, *number;
     uint32_t n_factors; /* of the pattern */
@@ -214,7 +234,8 @@ typedef struct {
 } Product;
 
 /* Tries the leaves that are not in `used` for the pattern's factor i and those behind it. */
-static bool assign_factors(MotMatch *m, const Product *p, uint32_t i, unsigned used, const Goal *goals)
+static bool assign_factors(MotMatch *m, const Product *p, uint32_t i, unsigned used,
+                           const Goal *goals)
 {
     while (i < p->node->n_args && p->node->args[i] == p->number)
         i++;
@@ -304,16 +325,23 @@ static bool solve_node(MotMatch *m, const Node *node, MotValue v, const Goal *ne
     bool is_first = m->graph->values.data[v].def_index == 0;
     double number;
     switch (node->kind) {
-    case ANY: return solve(m, next);
+    case ANY:
+        return solve(m, next);
     case NUMBER:
-        return mot_value_is_uniform(m->graph, v, &number) && is_number(node, number) && solve(m, next);
+        return mot_value_is_uniform(m->graph, v, &number) && is_number(node, number) &&
+               solve(m, next);
     case CAPTURE:
         return mot_value_is_uniform(m->graph, v, &m->number[node->name - 'a']) && solve(m, next);
-    case OP: return is_first && op->kind == node->op && solve_op(m, node, op, next);
-    case OP_OF_ANY_OPERANDS: return is_first && op->kind == node->op && solve(m, next);
-    case ANY_POINTWISE: return class == MOT_POINTWISE && solve(m, next);
-    case ANY_OP: return class != MOT_SOURCE && class != MOT_SINK && solve(m, next);
-    case PRODUCT: return start_product(m, node, v, next);
+    case OP:
+        return is_first && op->kind == node->op && solve_op(m, node, op, next);
+    case OP_OF_ANY_OPERANDS:
+        return is_first && op->kind == node->op && solve(m, next);
+    case ANY_POINTWISE:
+        return class == MOT_POINTWISE && solve(m, next);
+    case ANY_OP:
+        return class != MOT_SOURCE && class != MOT_SINK && solve(m, next);
+    case PRODUCT:
+        return start_product(m, node, v, next);
     }
     return false;
 }

@@ -1,9 +1,11 @@
 /*
- * raise: recognises what exporters have taken apart: layer norm, softmax, both forms of GELU, attention, cross-entropy.
+ * raise: recognises what exporters have taken apart: layer norm, softmax, both forms of GELU,
+ * attention, cross-entropy.
  *
- * Before autodiff and planning: a composite has a gradient that is stable, kernels of its own, and one sharding. Works on the
- * forms that simplify leaves, best after split-dims (then heads are dims of their own). A form that is missed costs speed,
- * never correctness. raise(expand(op)) == op for every composite it knows. Cost: linear in ops, times rules.
+ * Before autodiff and planning: a composite has a gradient that is stable, kernels of its own, and
+ * one sharding. Works on the forms that simplify leaves, best after split-dims (then heads are dims
+ * of their own). A form that is missed costs speed, never correctness. raise(expand(op)) == op for
+ * every composite it knows. Cost: linear in ops, times rules.
  */
 #include "passes/graph/raise.h"
 
@@ -13,8 +15,10 @@ static MotStatus raise(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *
 {
     (void)ctx;
     (void)opts;
-    const MotRules tables[] = {mot_rules_raise_layers, mot_rules_raise_loss, mot_rules_raise_attention};
+    const MotRules tables[] = {mot_rules_raise_layers, mot_rules_raise_loss,
+                               mot_rules_raise_attention};
     return mot_rewrite(g, tables, 3, out_changed);
 }
 
-const MotPass mot_pass_raise = {"raise", "recognises layer norm, softmax, GELU, attention, cross-entropy", raise};
+const MotPass mot_pass_raise = {
+    "raise", "recognises layer norm, softmax, GELU, attention, cross-entropy", raise};

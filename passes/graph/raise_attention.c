@@ -1,10 +1,12 @@
 /*
- * Attention: contract(softmax(scale * contract(q, k) + mask), v) becomes one op, whatever the order of dims and operands, with
- * the scale on scores, q or k, and a mask that is added or selected. A mask that hides just the future becomes `causal`.
+ * Attention: contract(softmax(scale * contract(q, k) + mask), v) becomes one op, whatever the order
+ * of dims and operands, with the scale on scores, q or k, and a mask that is added or selected. A
+ * mask that hides just the future becomes `causal`.
  *
- * Works on letters: those of the scores are matched to roles, which say how q, k and v must be transposed; simplify then turns
- * these transposes into letters of the contractions before and after. Heads that only q has (grouped queries) are merged with
- * the heads they share. Masked scores below -1e4 count as hidden where no row is hidden entirely.
+ * Works on letters: those of the scores are matched to roles, which say how q, k and v must be
+ * transposed; simplify then turns these transposes into letters of the contractions before and
+ * after. Heads that only q has (grouped queries) are merged with the heads they share. Masked
+ * scores below -1e4 count as hidden where no row is hidden entirely.
  */
 #include "passes/graph/contract_spec.h"
 #include "passes/graph/raise.h"
@@ -52,16 +54,16 @@ static MotValue move_scalars_behind(MotMatch *m)
 typedef struct {
     MotMatch *m;
     MotGraph *g;
-    MotValue scores;     /* what is left to take apart */
-    double scale;        /* of `scores` within the softmax's operand */
-    MotValue mask;       /* added outside; 0: none */
+    MotValue scores; /* what is left to take apart */
+    double scale;    /* of `scores` within the softmax's operand */
+    MotValue mask;   /* added outside; 0: none */
     double mask_scale;
     bool is_causal;
     const MotOp *product; /* contract(q, k); set last */
 } Scores;
 
-static const double hidden = -1e4;       /* exp of it is 0 in f32 */
-static const double absorbing = -1e9;    /* what is added to it no longer counts in f32 */
+static const double hidden = -1e4;    /* exp of it is 0 in f32 */
+static const double absorbing = -1e9; /* what is added to it no longer counts in f32 */
 
 typedef enum { NO_PATTERN, ALL_SEEN, FUTURE_HIDDEN } MaskPattern;
 
@@ -81,11 +83,16 @@ static bool is_mask_element(const MotTensor *mask, double scale, int64_t i)
     return x == 0 || x * scale <= hidden;
 }
 
-/* What a mask over [.., T, S] that varies along the last two dims only, and is scaled after it was applied, hides. */
-static MaskPattern read_pattern(const MotTensor *mask, double scale, bool true_sees, int64_t times, int64_t keys)
+/*
+ * What a mask over [.., T, S] that varies along the last two dims only, and is scaled after it was
+ * applied, hides.
+ */
+static MaskPattern read_pattern(const MotTensor *mask, double scale, bool true_sees, int64_t times,
+                                int64_t keys)
 {
     int rank = mask->type.rank;
-    if (rank < 2 || mot_type_elements(&mask->type) != times * keys || mask->type.dims[rank - 1] != keys)
+    if (rank < 2 || mot_type_elements(&mask->type) != times * keys ||
+        mask->type.dims[rank - 1] != keys)
         return NO_PATTERN;
     bool is_causal = keys >= times, is_open = true;
     for (int64_t i = 0; i < times * keys; i++) {
@@ -125,13 +132,15 @@ static bool take_mask(Scores *s, MotValue mask)
 static bool leads_to_product(const MotGraph *g, MotValue v)
 {
     const MotOp *op = mot_graph_def(g, v);
-    while (op->kind == MOT_OP_MUL || op->kind == MOT_OP_DIV || op->kind == MOT_OP_ADD || op->kind == MOT_OP_SELECT) {
+    while (op->kind == MOT_OP_MUL || op->kind == MOT_OP_DIV || op->kind == MOT_OP_ADD ||
+           op->kind == MOT_OP_SELECT) {
         uint32_t next = op->n_in;
         double number;
         for (uint32_t i = 0; i < op->n_in; i++)
             if (!mot_value_is_uniform(g, op->in[i], &number) &&
                 mot_graph_type(g, op->in[i])->rank == mot_graph_type(g, op->out[0])->rank &&
-                mot_graph_type(g, op->in[i])->dtype != MOT_BOOL && mot_graph_def(g, op->in[i])->n_in > 0)
+                mot_graph_type(g, op->in[i])->dtype != MOT_BOOL &&
+                mot_graph_def(g, op->in[i])->n_in > 0)
                 next = i;
         if (next == op->n_in)
             return false;
@@ -174,7 +183,8 @@ static bool peel_select(Scores *s, const MotOp *op)
         if (fill > absorbing || s->mask || s->scale <= 0)
             return false;
         MotValue zero = mot_scalar(b, dtype, 0), low = mot_scalar(b, dtype, fill);
-        take_mask(s, true_sees ? mot_select(b, op->in[0], zero, low) : mot_select(b, op->in[0], low, zero));
+        take_mask(s, true_sees ? mot_select(b, op->in[0], zero, low)
+                               : mot_select(b, op->in[0], low, zero));
     }
     s->scores = inner;
     return true;
@@ -224,7 +234,10 @@ static void push(char *letters, char letter)
     letters[n + 1] = 0;
 }
 
-/* Gives the product's letters the names that the second contraction has for the same dims of the scores (capitals are free). */
+/*
+ * Gives the product's letters the names that the second contraction has for the same dims of the
+ * scores (capitals are free).
+ */
 static void rename_product(Roles *r, const char *scores)
 {
     MotSpec old = r->qk;
@@ -235,7 +248,10 @@ static void rename_product(Roles *r, const char *scores)
         }
 }
 
-/* The one letter of q and k that the product sums. Its name must not be one of the second contraction's. */
+/*
+ * The one letter of q and k that the product sums. Its name must not be one of the second
+ * contraction's.
+ */
 static bool find_size(Roles *r, const MotSpec *old)
 {
     char size = 0;
@@ -281,8 +297,8 @@ static bool sort_letters(Roles *r, const char *scores)
             return false;
         r->value_size = *p;
     }
-    return r->time && r->value_size && has(v, r->key) && !has(r->pv.out, r->key) && has(k, r->key) &&
-           !has(q, r->key);
+    return r->time && r->value_size && has(v, r->key) && !has(r->pv.out, r->key) &&
+           has(k, r->key) && !has(q, r->key);
 }
 
 /* Reads both contractions; `p` is the side of the second on which the softmax stands. */
@@ -327,8 +343,12 @@ static MotValue arrange(MotBuilder *b, MotValue x, const char *letters, const ch
     return mot_transpose(b, x, perm);
 }
 
-/* x transposed to [batch, rows, heads, columns], each of which may be several letters or none, and these merged. */
-static MotValue to_four_dims(MotBuilder *b, MotValue x, const char *letters, const char *const part[4])
+/*
+ * x transposed to [batch, rows, heads, columns], each of which may be several letters or none, and
+ * these merged.
+ */
+static MotValue to_four_dims(MotBuilder *b, MotValue x, const char *letters,
+                             const char *const part[4])
 {
     char wanted[4 * MOT_MAX_RANK] = "";
     int64_t dims[4];
@@ -379,9 +399,9 @@ static MotValue align_mask(MotMatch *m, MotValue mask, const int64_t *dims)
 }
 
 /*
- * The mask as the op wants it: f32, aligned at the last dim with [B,H,T,S]. It is aligned with the scores, so these must be in
- * that order. Several head dims are merged where the mask varies along all of them or none; a batch or head dim that is not
- * there is put in. 0: not possible.
+ * The mask as the op wants it: f32, aligned at the last dim with [B,H,T,S]. It is aligned with the
+ * scores, so these must be in that order. Several head dims are merged where the mask varies along
+ * all of them or none; a batch or head dim that is not there is put in. 0: not possible.
  */
 static MotValue fit_mask(MotMatch *m, const Scores *s, const Roles *r, const char *scores)
 {
@@ -408,7 +428,8 @@ static MotValue fit_mask(MotMatch *m, const Scores *s, const Roles *r, const cha
 
 static MotOpId build_attention(MotMatch *m, const Scores *s, const Roles *r, const char *scores)
 {
-    char batch[2] = {r->batch}, time[2] = {r->time}, key[2] = {r->key}, size[2] = {r->size}, columns[2] = {r->value_size};
+    char batch[2] = {r->batch}, time[2] = {r->time}, key[2] = {r->key}, size[2] = {r->size},
+         columns[2] = {r->value_size};
     char heads[2 * MOT_MAX_RANK] = "";
     strcat(strcat(heads, r->heads), r->groups);
     MotValue mask = 0;
@@ -421,12 +442,16 @@ static MotOpId build_attention(MotMatch *m, const Scores *s, const Roles *r, con
     MotValue in[4] = {
         to_four_dims(m->b, r->q, r->qk.in[0], (const char *const[]){batch, time, heads, size}),
         to_four_dims(m->b, r->k, r->qk.in[1], (const char *const[]){batch, key, r->heads, size}),
-        to_four_dims(m->b, r->v, r->pv.in[1], (const char *const[]){batch, key, r->heads, columns}), mask};
+        to_four_dims(m->b, r->v, r->pv.in[1], (const char *const[]){batch, key, r->heads, columns}),
+        mask};
     MotAttr_attention attrs = {.scale = s->scale, .causal = s->is_causal};
     return mot_build(m->b, MOT_OP_ATTENTION, in, mask ? 4 : 3, &attrs);
 }
 
-/* The logarithm of the sum of exponentials that an expansion computes beside: max + log(sum); 0 if nothing reads it. */
+/*
+ * The logarithm of the sum of exponentials that an expansion computes beside: max + log(sum); 0 if
+ * nothing reads it.
+ */
 static MotValue find_lse(const MotMatch *m)
 {
     const MotGraph *g = m->graph;
@@ -450,7 +475,8 @@ static void replace_lse(MotMatch *m, MotOpId attention)
     if (!lse)
         return;
     const MotType type = *mot_graph_type(m->graph, lse);
-    mot_match_replace(m, lse, mot_reshape(m->b, mot_result(m->b, attention, 1), type.rank, type.dims));
+    mot_match_replace(m, lse,
+                      mot_reshape(m->b, mot_result(m->b, attention, 1), type.rank, type.dims));
 }
 
 /* ?x is the softmax's operand, ?p the probabilities; `axis` is what the softmax runs over. */
@@ -460,7 +486,8 @@ static MotValue build_from(MotMatch *m, int64_t axis)
     int p = mot_match_value(m, 'p') == second.in[0] ? 0 : 1;
     Scores s = {.m = m, .g = m->graph, .scores = mot_match_value(m, 'x'), .scale = 1};
     Roles r = {0};
-    if (second.in[0] == second.in[1] || !mot_match_is_single_use(m, mot_match_value(m, 'p')) || !peel(&s))
+    if (second.in[0] == second.in[1] || !mot_match_is_single_use(m, mot_match_value(m, 'p')) ||
+        !peel(&s))
         return 0;
     const MotOp product = *mot_graph_def(m->graph, s.scores);
     if (!find_roles(&r, &second, p, &product, axis))
@@ -508,4 +535,4 @@ static const MotRule rules[] = {
     {"attention-guarded-left", "contract(" GUARDED ", ?v)", guarded_to_attention},
     {"attention-guarded-right", "contract(?v, " GUARDED ")", guarded_to_attention},
 };
-const MotRules mot_rules_raise_attention = {rules, sizeof rules / sizeof *rules};
+const MotRules mot_rules_raise_attention = MOT_RULES(rules);

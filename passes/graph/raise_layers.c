@@ -1,6 +1,7 @@
 /*
- * Softmax, GELU and layer norm. Numbers of formulas (1/sqrt(2), 0.044715, ...) are accepted within 1e-4 of themselves, as
- * exporters round them; sums and products in any order and association (match.h).
+ * Softmax, GELU and layer norm. Numbers of formulas (1/sqrt(2), 0.044715, ...) are accepted within
+ * 1e-4 of themselves, as exporters round them; sums and products in any order and association
+ * (match.h).
  */
 #include "passes/graph/raise.h"
 
@@ -26,7 +27,8 @@ static MotValue to_softmax(MotMatch *m)
         (!mot_raise_reduces_axis(mot_match_def(m, 'm'), &axis_of_max) || axis_of_max != axis))
         return 0;
     MotValue x = mot_match_value(m, 'x');
-    return mot_result(m->b, mot_build(m->b, MOT_OP_SOFTMAX, &x, 1, &(MotAttr_softmax){.axis = axis}), 0);
+    return mot_result(m->b,
+                      mot_build(m->b, MOT_OP_SOFTMAX, &x, 1, &(MotAttr_softmax){.axis = axis}), 0);
 }
 
 /* ---- GELU ---- */
@@ -34,7 +36,8 @@ static MotValue to_softmax(MotMatch *m)
 static MotValue build_gelu(MotMatch *m, bool is_tanh)
 {
     MotValue x = mot_match_value(m, 'x');
-    return mot_result(m->b, mot_build(m->b, MOT_OP_GELU, &x, 1, &(MotAttr_gelu){.tanh = is_tanh}), 0);
+    return mot_result(m->b, mot_build(m->b, MOT_OP_GELU, &x, 1, &(MotAttr_gelu){.tanh = is_tanh}),
+                      0);
 }
 
 static MotValue to_gelu_erf(MotMatch *m)
@@ -63,7 +66,10 @@ static MotValue drop_wide_casts(MotMatch *m)
 
 /* ---- Layer norm ---- */
 
-/* Whether op sums the dims from `axis` to the last, keeping them as 1, and scale is one by their product. */
+/*
+ * Whether op sums the dims from `axis` to the last, keeping them as 1, and scale is one by their
+ * product.
+ */
 static bool is_mean_from_axis(const MotMatch *m, const MotOp *op, double scale, int64_t *out_axis)
 {
     const MotAttr_reduce *a = mot_attrs(op, reduce);
@@ -79,7 +85,8 @@ static bool is_mean_from_axis(const MotMatch *m, const MotOp *op, double scale, 
     return a->keep && reduced == trailing && fabs(scale * n - 1) < 1e-5;
 }
 
-static MotOpId build_layer_norm(MotMatch *m, MotValue scale, MotValue bias, const MotAttr_norm *attrs)
+static MotOpId build_layer_norm(MotMatch *m, MotValue scale, MotValue bias,
+                                const MotAttr_norm *attrs)
 {
     MotValue in[3] = {mot_match_value(m, 'x'), scale, bias};
     return mot_build(m->b, MOT_OP_LAYER_NORM, in, bias ? 3 : 2, attrs);
@@ -94,8 +101,10 @@ static MotValue to_layer_norm(MotMatch *m)
         axis != axis_of_variance)
         return 0;
     const MotType x = *mot_match_type(m, 'x');
-    MotValue ones = mot_broadcast(m->b, mot_scalar(m->b, x.dtype, 1), x.rank - (int)axis, x.dims + axis);
-    MotOpId op = build_layer_norm(m, ones, 0, &(MotAttr_norm){.axis = axis, .eps = mot_match_number(m, 'e')});
+    MotValue ones =
+        mot_broadcast(m->b, mot_scalar(m->b, x.dtype, 1), x.rank - (int)axis, x.dims + axis);
+    MotOpId op = build_layer_norm(m, ones, 0,
+                                  &(MotAttr_norm){.axis = axis, .eps = mot_match_number(m, 'e')});
     mot_match_replace(m, mot_match_value(m, 'm'), mot_result(m->b, op, 1));
     mot_match_replace(m, mot_match_value(m, 'r'), mot_result(m->b, op, 2));
     return mot_result(m->b, op, 0);
@@ -157,10 +166,15 @@ static const MotRule rules[] = {
     {"softmax", "div(?e=exp(sub(?x, ?m=reduce_max(?x))), ?s=reduce_sum(?e))", to_softmax},
     {"softmax-unshifted", "div(?e=exp(?x), ?s=reduce_sum(?e))", to_softmax},
     {"gelu-erf", "product(?x, ~0.5, add(erf(product(?x, ~0.70710678)), 1))", to_gelu_erf},
-    {"gelu-erf-halved", "product(?x, add(product(~0.5, erf(product(?x, ~0.70710678))), ~0.5))", to_gelu_erf},
-    {"gelu-tanh", "product(?x, ~0.5, add(tanh(product(~0.79788456, add(?x, product(~0.044715, ?x, ?x, ?x)))), 1))",
+    {"gelu-erf-halved", "product(?x, add(product(~0.5, erf(product(?x, ~0.70710678))), ~0.5))",
+     to_gelu_erf},
+    {"gelu-tanh",
+     "product(?x, ~0.5, add(tanh(product(~0.79788456, add(?x, product(~0.044715, ?x, ?x, ?x)))), "
+     "1))",
      to_gelu_tanh},
-    {"gelu-tanh-factored", "product(?x, ~0.5, add(tanh(product(~0.79788456, ?x, add(product(~0.044715, ?x, ?x), 1))), 1))",
+    {"gelu-tanh-factored",
+     "product(?x, ~0.5, add(tanh(product(~0.79788456, ?x, add(product(~0.044715, ?x, ?x), 1))), "
+     "1))",
      to_gelu_tanh},
     {"gelu-half", "cast(?y=gelu(cast(?x)))", drop_wide_casts},
     {"softmax-half", "cast(?y=softmax(cast(?x)))", drop_wide_casts},
@@ -169,4 +183,4 @@ static const MotRule rules[] = {
     {"layer-norm-scale", "mul(?l=layer_norm(?x, 1), ?g)", add_scale},
     {"layer-norm-bias", "add(?l=layer_norm(?x, ?h), ?b)", add_bias},
 };
-const MotRules mot_rules_raise_layers = {rules, sizeof rules / sizeof *rules};
+const MotRules mot_rules_raise_layers = MOT_RULES(rules);

@@ -1,8 +1,10 @@
 /*
- * Cross-entropy, where a model file holds its loss: the log-softmax of the logits, and the label's entry of it, picked by
- * comparison or from a flat view. First without exceptions; ignored labels and smoothing around it become its attributes.
+ * Cross-entropy, where a model file holds its loss: the log-softmax of the logits, and the label's
+ * entry of it, picked by comparison or from a flat view. First without exceptions; ignored labels
+ * and smoothing around it become its attributes.
  *
- * Logits of -inf in other classes aside, the composite gives what the parts give; labels outside [0, V) give 0.
+ * Logits of -inf in other classes aside, the composite gives what the parts give; labels outside
+ * [0, V) give 0.
  */
 #include "passes/graph/raise.h"
 #include "passes/graph/simplify.h"
@@ -12,7 +14,8 @@
 /* No label has this value: the loss ignores none. */
 static const int64_t ignores_none = INT64_MIN;
 
-static MotValue build_loss(MotMatch *m, MotValue logits, MotValue labels, const MotAttr_cross_entropy *attrs)
+static MotValue build_loss(MotMatch *m, MotValue logits, MotValue labels,
+                           const MotAttr_cross_entropy *attrs)
 {
     MotValue in[] = {logits, labels};
     return mot_result(m->b, mot_build(m->b, MOT_OP_CROSS_ENTROPY, in, 2, attrs), 0);
@@ -53,8 +56,9 @@ static MotValue compared_to_loss(MotMatch *m)
     const MotAttr_reduce *pick = mot_attrs(mot_match_def(m, 'p'), reduce);
     int last = mot_match_type(m, 'x')->rank - 1;
     const MotType *classes = mot_match_type(m, 'v');
-    if (!is_over_classes(m) || !has_labels(m) || pick->keep || pick->axes.n != 1 || pick->axes.data[0] != last ||
-        classes->rank != 1 || !is_count(m, mot_match_value(m, 'v'), 1))
+    if (!is_over_classes(m) || !has_labels(m) || pick->keep || pick->axes.n != 1 ||
+        pick->axes.data[0] != last || classes->rank != 1 ||
+        !is_count(m, mot_match_value(m, 'v'), 1))
         return 0;
     return build_loss(m, mot_match_value(m, 'x'), mot_match_value(m, 'l'),
                       &(MotAttr_cross_entropy){.ignore = ignores_none});
@@ -64,9 +68,10 @@ static MotValue compared_to_loss(MotMatch *m)
 static MotValue gathered_to_loss(MotMatch *m)
 {
     const MotType x = *mot_match_type(m, 'x'), labels = *mot_match_type(m, 'l');
-    int64_t classes = x.rank ? x.dims[x.rank - 1] : 0, rows = classes ? mot_type_elements(&x) / classes : 0;
-    if (!is_over_classes(m) || mot_match_type(m, 'f')->rank != 1 || labels.rank != 1 || labels.dims[0] != rows ||
-        !is_count(m, mot_match_value(m, 'p'), classes) ||
+    int64_t classes = x.rank ? x.dims[x.rank - 1] : 0,
+            rows = classes ? mot_type_elements(&x) / classes : 0;
+    if (!is_over_classes(m) || mot_match_type(m, 'f')->rank != 1 || labels.rank != 1 ||
+        labels.dims[0] != rows || !is_count(m, mot_match_value(m, 'p'), classes) ||
         mot_type_elements(mot_match_type(m, 'p')) != rows)
         return 0;
     MotValue logits = mot_reshape(m->b, mot_match_value(m, 'x'), 2, (int64_t[]){rows, classes});
@@ -102,10 +107,12 @@ static MotValue add_smoothing(MotMatch *m)
 #define LOG_SOFTMAX "sub(?a=sub(?x, ?m=reduce_max(?x)), log(?s=reduce_sum(exp(?a))))"
 
 static const MotRule rules[] = {
-    {"loss-by-comparison", "neg(?p=reduce_sum(select(eq(reshape(?l), ?v), " LOG_SOFTMAX ", 0)))", compared_to_loss},
+    {"loss-by-comparison", "neg(?p=reduce_sum(select(eq(reshape(?l), ?v), " LOG_SOFTMAX ", 0)))",
+     compared_to_loss},
     {"loss-by-gather", "gather(?f=reshape(" LOG_SOFTMAX "), add(?p, ?l))", gathered_to_loss},
     {"loss-ignored", "select(eq(?l, #i), 0, ?c=cross_entropy(?x, ?l))", add_ignored},
-    {"loss-smoothed", "add(product(?c=cross_entropy(?x, ?l), #u), product(?q=reduce_sum(" LOG_SOFTMAX "), #w))",
+    {"loss-smoothed",
+     "add(product(?c=cross_entropy(?x, ?l), #u), product(?q=reduce_sum(" LOG_SOFTMAX "), #w))",
      add_smoothing},
 };
-const MotRules mot_rules_raise_loss = {rules, sizeof rules / sizeof *rules};
+const MotRules mot_rules_raise_loss = MOT_RULES(rules);

@@ -1,7 +1,8 @@
 /*
- * The driver of rewrite rules. Within a sweep replaced values are only noted (`to`) and every op sees its operands through
- * that note; one pass over all operands at the end makes it true. What a rule builds is visited at once and takes the place of
- * what it replaces, so that users see it finished and the order of the body is kept.
+ * The driver of rewrite rules. Within a sweep replaced values are only noted (`to`) and every op
+ * sees its operands through that note; one pass over all operands at the end makes it true. What a
+ * rule builds is visited at once and takes the place of what it replaces, so that users see it
+ * finished and the order of the body is kept.
  */
 #include "passes/graph/rewrite.h"
 
@@ -100,8 +101,8 @@ static MotStatus fire(Rewriter *r, Compiled *c, const MotMatch *m, MotValue new,
     c->n_fired++;
     r->g->ctx->rule_firings++;
     if (++r->n_fired > r->max_fired)
-        return mot_fail(r->g->ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "rewrite rules do not come to an end; the last was %s",
-                        c->rule->name);
+        return mot_fail(r->g->ctx, MOT_ERR_INTERNAL, MOT_NOWHERE,
+                        "rewrite rules do not come to an end; the last was %s", c->rule->name);
     return MOT_OK;
 }
 
@@ -119,7 +120,8 @@ static MotStatus try_rules(Rewriter *r, MotOpId id)
     for (uint32_t i = 0; i < r->rules.n && may_fire(g->ctx); i++) {
         Compiled *c = &r->rules.data[i];
         MotOpId first_new = g->ops.n;
-        if (!mot_pattern_may_match(c->pattern, op.kind) || !mot_pattern_match(c->pattern, &m, op.out[0]))
+        if (!mot_pattern_may_match(c->pattern, op.kind) ||
+            !mot_pattern_match(c->pattern, &m, op.out[0]))
             continue;
         MotValue new = c->rule->action(&m);
         if (g->ctx->status != MOT_OK) {
@@ -132,12 +134,15 @@ static MotStatus try_rules(Rewriter *r, MotOpId id)
     return MOT_OK;
 }
 
-/* Visits an op, and what is built for it, which comes before it. As deep as firings follow from one another. */
+/*
+ * Visits an op, and what is built for it, which comes before it. As deep as firings follow from one
+ * another.
+ */
 static MotStatus visit(Rewriter *r, MotOpId id)
 {
     MotOpId first_new = r->g->ops.n;
     MOT_TRY(try_rules(r, id));
-    for (MotOpId new = first_new, end = r->g->ops.n; new < end; new++)
+    for (MotOpId new = first_new, end = r->g->ops.n; new < end; new ++)
         MOT_TRY(visit(r, new));
     mot_vec_push(&r->g->ctx->arena, &r->body, id);
     return MOT_OK;
@@ -167,7 +172,8 @@ static void log_firings(const Rewriter *r)
         const Compiled *c = &r->rules.data[i];
         if (c->n_fired)
             ctx->log(ctx->log_self, MOT_LOG_DEBUG,
-                     mot_arena_printf(&ctx->arena, "rule %s fired %ld times", c->rule->name, c->n_fired));
+                     mot_arena_printf(&ctx->arena, "rule %s fired %ld times", c->rule->name,
+                                      c->n_fired));
     }
 }
 

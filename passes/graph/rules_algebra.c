@@ -1,6 +1,6 @@
 /*
- * Algebra of pointwise ops. A rule stands here only if it holds for every operand, signed zeros and the rounding of one
- * operation aside.
+ * Algebra of pointwise ops. A rule stands here only if it holds for every operand, signed zeros and
+ * the rounding of one operation aside.
  */
 #include "passes/graph/simplify.h"
 
@@ -75,7 +75,8 @@ static MotValue to_quotient(MotMatch *m)
 
 static MotValue select_negated(MotMatch *m)
 {
-    return mot_select(m->b, mot_match_value(m, 'c'), mot_match_value(m, 'y'), mot_match_value(m, 'x'));
+    return mot_select(m->b, mot_match_value(m, 'c'), mot_match_value(m, 'y'),
+                      mot_match_value(m, 'x'));
 }
 
 static MotValue cast_same(MotMatch *m)
@@ -132,4 +133,4 @@ static const MotRule rules[] = {
     {"cast-same", "cast(?x)", cast_same},
     {"cast-twice", "cast(?y=cast(?x))", cast_twice},
 };
-const MotRules mot_rules_algebra = {rules, sizeof rules / sizeof *rules};
+const MotRules mot_rules_algebra = MOT_RULES(rules);

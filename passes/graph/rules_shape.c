@@ -1,4 +1,7 @@
-/* Ops that move or repeat elements: chains become one op, and what broadcasting does by itself is not spelled out. */
+/*
+ * Ops that move or repeat elements: chains become one op, and what broadcasting does by itself is
+ * not spelled out.
+ */
 #include "passes/graph/simplify.h"
 
 #include <math.h>
@@ -37,12 +40,16 @@ static MotValue broadcast_scalar(MotMatch *m)
     return mot_broadcast(m->b, scalar, root.rank, root.dims);
 }
 
-/* A reshape that only puts back, or drops, the dims of size 1 that a reduction leaves, is the reduction's own flag. */
+/*
+ * A reshape that only puts back, or drops, the dims of size 1 that a reduction leaves, is the
+ * reduction's own flag.
+ */
 static MotValue merge_into_reduction(MotMatch *m)
 {
     const MotOp reduce = *mot_match_def(m, 'y');
     MotAttr_reduce attrs = *mot_attrs(&reduce, reduce);
-    const MotType root = *mot_graph_type(m->graph, m->root), x = *mot_graph_type(m->graph, reduce.in[0]);
+    const MotType root = *mot_graph_type(m->graph, m->root),
+                  x = *mot_graph_type(m->graph, reduce.in[0]);
     attrs.keep = !attrs.keep;
     MotType type = {.dtype = root.dtype};
     for (int d = 0; d < x.rank; d++) {
@@ -76,7 +83,9 @@ static MotValue rebuild_pointwise(MotMatch *m, const MotOp *op, const MotValue *
     return mot_broadcast(m->b, y, root.rank, root.dims);
 }
 
-/* Pointwise ops broadcast by themselves; where all operands are broadcast the result is, instead. */
+/*
+ * Pointwise ops broadcast by themselves; where all operands are broadcast the result is, instead.
+ */
 static MotValue drop_broadcasts(MotMatch *m)
 {
     const MotOp op = *mot_match_root(m);
@@ -99,9 +108,11 @@ static MotValue make_scalars(MotMatch *m)
     bool is_changed = false;
     for (uint32_t i = 0; i < op.n_in; i++) {
         double number;
-        bool is_scalar = mot_graph_type(m->graph, op.in[i])->rank > 0 && op.n_in > 1 &&
-                         mot_value_is_uniform(m->graph, op.in[i], &number) && !(fabs(number) > 0x1p53 && isfinite(number) &&
-                         mot_dtype_class(mot_graph_type(m->graph, op.in[i])->dtype) == MOT_CLASS_INT);
+        bool is_scalar =
+            mot_graph_type(m->graph, op.in[i])->rank > 0 && op.n_in > 1 &&
+            mot_value_is_uniform(m->graph, op.in[i], &number) &&
+            !(fabs(number) > 0x1p53 && isfinite(number) &&
+              mot_dtype_class(mot_graph_type(m->graph, op.in[i])->dtype) == MOT_CLASS_INT);
         in[i] = is_scalar ? mot_scalar_like(m->b, op.in[i], number) : op.in[i];
         is_changed |= is_scalar;
     }
@@ -185,7 +196,8 @@ static MotValue join_slices(MotMatch *m)
         x = op->in[0];
         before = a;
     }
-    return mot_slice(m->b, x, first->start.data, mot_graph_type(m->graph, m->root)->dims, first->step.data);
+    return mot_slice(m->b, x, first->start.data, mot_graph_type(m->graph, m->root)->dims,
+                     first->step.data);
 }
 
 /* Whether the indices are start, start + step, start + 2 step, ..., step not 0. */
@@ -209,11 +221,13 @@ static MotValue gather_range(MotMatch *m)
     int64_t axis = mot_attrs(&gather, axis)->axis, first, by;
     MotArenaMark mark = mot_arena_mark(&m->graph->ctx->arena);
     MotTensor index;
-    bool is_sliced = mot_value_known(m->graph, gather.in[1], &index) && is_range(&index, &first, &by);
+    bool is_sliced =
+        mot_value_known(m->graph, gather.in[1], &index) && is_range(&index, &first, &by);
     mot_arena_rewind(&m->graph->ctx->arena, mark);
     if (!is_sliced)
         return 0;
-    const MotType table = *mot_graph_type(m->graph, gather.in[0]), root = *mot_graph_type(m->graph, m->root);
+    const MotType table = *mot_graph_type(m->graph, gather.in[0]),
+                  root = *mot_graph_type(m->graph, m->root);
     int64_t start[MOT_MAX_RANK], size[MOT_MAX_RANK], step[MOT_MAX_RANK];
     for (int d = 0; d < table.rank; d++) {
         bool is_axis = d == axis;
@@ -224,7 +238,8 @@ static MotValue gather_range(MotMatch *m)
     int64_t last = first + (size[axis] - 1) * by;
     if (first < 0 || first >= table.dims[axis] || last < 0 || last >= table.dims[axis])
         return 0; /* the evaluation reports it */
-    return mot_reshape(m->b, mot_slice(m->b, gather.in[0], start, size, step), root.rank, root.dims);
+    return mot_reshape(m->b, mot_slice(m->b, gather.in[0], start, size, step), root.rank,
+                       root.dims);
 }
 
 static const MotRule rules[] = {
@@ -245,4 +260,4 @@ static const MotRule rules[] = {
     {"concat-of-slices", "concat", join_slices},
     {"gather-range", "gather", gather_range},
 };
-const MotRules mot_rules_shape = {rules, sizeof rules / sizeof *rules};
+const MotRules mot_rules_shape = MOT_RULES(rules);

@@ -1,6 +1,7 @@
 /*
- * Transposes: one after another are one, those next to a contraction are letters of its spec, others move towards the
- * results behind pointwise ops, where they meet a contraction or each other.
+ * Transposes: one after another are one, those next to a contraction are letters of its spec,
+ * others move towards the results behind pointwise ops, where they meet a contraction or each
+ * other.
  */
 #include "passes/graph/contract_spec.h"
 #include "passes/graph/simplify.h"
@@ -95,15 +96,16 @@ static MotValue name_letters(MotMatch *m)
 }
 
 /*
- * An operand that is repeated along a dim which the other operand has too need not be: each of its elements meets all those of
- * the other anyway.
+ * An operand that is repeated along a dim which the other operand has too need not be: each of its
+ * elements meets all those of the other anyway.
  */
 static MotValue read_before_broadcast(MotMatch *m, MotSpec *spec, const MotOp *op, int i)
 {
     const MotOp *def = mot_graph_def(m->graph, op->in[i]);
     if (def->kind != MOT_OP_BROADCAST)
         return 0;
-    const MotType x = *mot_graph_type(m->graph, def->in[0]), y = *mot_graph_type(m->graph, op->in[i]);
+    const MotType x = *mot_graph_type(m->graph, def->in[0]),
+                  y = *mot_graph_type(m->graph, op->in[i]);
     int64_t dims[MOT_MAX_RANK];
     char letters[MOT_MAX_RANK + 1] = {0};
     int rank = 0;
@@ -151,7 +153,8 @@ static bool are_transposed_alike(const MotMatch *m, const MotOp *op, const MotOp
             continue;
         if (def->kind != MOT_OP_TRANSPOSE || !mot_match_is_single_use(m, op->in[i]))
             return false;
-        const MotInts *a = &mot_attrs(def, perm)->perm, *b = first ? &mot_attrs(first, perm)->perm : a;
+        const MotInts *a = &mot_attrs(def, perm)->perm,
+                      *b = first ? &mot_attrs(first, perm)->perm : a;
         if (a->n != b->n || memcmp(a->data, b->data, a->n * sizeof *a->data) != 0)
             return false;
         first = def;
@@ -184,4 +187,4 @@ static const MotRule rules[] = {
     {"transpose-behind-cast", "cast", transpose_behind},
     {"transpose-behind-gelu", "gelu", transpose_behind},
 };
-const MotRules mot_rules_transpose = {rules, sizeof rules / sizeof *rules};
+const MotRules mot_rules_transpose = MOT_RULES(rules);

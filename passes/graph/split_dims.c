@@ -1,14 +1,17 @@
 /*
  * split-dims: refines merged dimensions into atoms, before autodiff and planning.
  *
- * A packed projection [C, 3*H*D] followed by Split and Reshape becomes [C, 3, H, D]; rows that were flattened to [B*T, C] are
- * [B, T, C] again. The reshapes move into the parameters, whose ONNX shape and permutation stay in `file_dims` and `perm`.
+ * A packed projection [C, 3*H*D] followed by Split and Reshape becomes [C, 3, H, D]; rows that were
+ * flattened to [B*T, C] are [B, T, C] again. The reshapes move into the parameters, whose ONNX
+ * shape and permutation stay in `file_dims` and `perm`.
  *
- * Dims that an op keeps equal (pointwise, a letter of a contraction, ...) form a class. A class of size N is cut at divisors p
- * of N that divide one another: its atoms are the quotients of neighbours. A reshape is gone when both sides are cut where the
- * other side has a boundary; so cuts spread through reshapes and slices until nothing changes. Slices into equal parts cut too.
- * Dims that an op needs whole (normalised, gathered from, heads of an attention, ...) are rigid: what would cut them stays a
- * reshape. Needs: simplify. Keeps: the function computed, bit by bit. Cost: linear in ops, times the depth of reshapes.
+ * Dims that an op keeps equal (pointwise, a letter of a contraction, ...) form a class. A class of
+ * size N is cut at divisors p of N that divide one another: its atoms are the quotients of
+ * neighbours. A reshape is gone when both sides are cut where the other side has a boundary; so
+ * cuts spread through reshapes and slices until nothing changes. Slices into equal parts cut too.
+ * Dims that an op needs whole (normalised, gathered from, heads of an attention, ...) are rigid:
+ * what would cut them stays a reshape. Needs: simplify. Keeps: the function computed, bit by bit.
+ * Cost: linear in ops, times the depth of reshapes.
  */
 #include "passes/graph/split_dims.h"
 
@@ -22,7 +25,7 @@ typedef struct {
     bool is_rigid;
     uint32_t n_cuts;
     int64_t cut[MAX_CUTS]; /* descending, 1 < cut < size, each divides the one before */
-    int64_t part;          /* slices of the node's dim all have this size; 0: none, -1: they differ */
+    int64_t part; /* slices of the node's dim all have this size; 0: none, -1: they differ */
     int64_t n_parts;
 } Class;
 
@@ -319,7 +322,8 @@ static bool next_group(const MotType *x, const MotType *y, int in, int out, Grou
 enum { MAX_POINTS = 4 * MOT_MAX_RANK * MOT_MAX_RANK };
 
 /* Boundaries and cuts of dims [first, end) as products of what lies to their right. */
-static uint32_t add_points(const Analysis *a, MotValue v, int first, int end, int64_t *point, uint32_t n)
+static uint32_t add_points(const Analysis *a, MotValue v, int first, int end, int64_t *point,
+                           uint32_t n)
 {
     int64_t inner = 1;
     for (int d = end; d-- > first;) {
@@ -333,7 +337,8 @@ static uint32_t add_points(const Analysis *a, MotValue v, int first, int end, in
 }
 
 /* Whether dims [first, end) can be cut at all points; does it if `apply`. */
-static bool cut_at_points(Analysis *a, MotValue v, Group dims, bool apply, const int64_t *point, uint32_t n)
+static bool cut_at_points(Analysis *a, MotValue v, Group dims, bool apply, const int64_t *point,
+                          uint32_t n)
 {
     int64_t inner = 1;
     for (int d = dims.in_end; d-- > dims.in;) {
@@ -358,14 +363,19 @@ static void exchange_group(Analysis *a, const MotOp *op, Group group)
     uint32_t n = add_points(a, op->in[0], group.in, group.in_end, point, 0);
     n = add_points(a, op->out[0], group.out, group.out_end, point, n);
     Group out = {group.out, group.out_end, 0, 0};
-    if (cut_at_points(a, op->in[0], group, false, point, n) && cut_at_points(a, op->out[0], out, false, point, n)) {
+    if (cut_at_points(a, op->in[0], group, false, point, n) &&
+        cut_at_points(a, op->out[0], out, false, point, n)) {
         cut_at_points(a, op->in[0], group, true, point, n);
         cut_at_points(a, op->out[0], out, true, point, n);
     }
 }
 
-/* Calls `visit` for every group of the reshape's dims; dims of size 1 between groups belong to none. */
-static void for_each_group(Analysis *a, const MotOp *op, void (*visit)(Analysis *, const MotOp *, Group))
+/*
+ * Calls `visit` for every group of the reshape's dims; dims of size 1 between groups belong to
+ * none.
+ */
+static void for_each_group(Analysis *a, const MotOp *op,
+                           void (*visit)(Analysis *, const MotOp *, Group))
 {
     const MotType *x = mot_graph_type(a->g, op->in[0]), *y = mot_graph_type(a->g, op->out[0]);
     int in = 0, out = 0;
@@ -451,7 +461,10 @@ static void spread_cuts(Analysis *a)
     } while (a->is_changed);
 }
 
-/* Makes the most cut class of a value rigid that would have more than 8 dims; false if there is no such value. */
+/*
+ * Makes the most cut class of a value rigid that would have more than 8 dims; false if there is no
+ * such value.
+ */
 static bool find_overflow(Analysis *a)
 {
     for (MotValue v = 1; v < a->g->values.n; v++) {
@@ -503,7 +516,9 @@ MotSplit mot_split_find(const MotGraph *g)
             for_each_group(&a, op, unite_group);
     }
     find_cuts(&a);
-    MotSplit split = {.g = g, .first = a.first, .atoms = mot_arena_array(&g->ctx->arena, MotAtoms, a.n_nodes + 1)};
+    MotSplit split = {.g = g,
+                      .first = a.first,
+                      .atoms = mot_arena_array(&g->ctx->arena, MotAtoms, a.n_nodes + 1)};
     for (uint32_t i = 0; i < a.n_nodes; i++) {
         split.atoms[i] = atoms_of(&a.node[find(&a, i)]);
         split.is_split |= split.atoms[i].n > 1;
@@ -522,4 +537,5 @@ static MotStatus split_dims(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, b
     return mot_split_apply(g, &split);
 }
 
-const MotPass mot_pass_split_dims = {"split-dims", "refines merged dims into atoms, reshapes parameters", split_dims};
+const MotPass mot_pass_split_dims = {
+    "split-dims", "refines merged dims into atoms, reshapes parameters", split_dims};

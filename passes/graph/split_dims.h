@@ -1,4 +1,7 @@
-/* split-dims in two halves: which dims are split into which atoms (split_dims.c), and the graph anew in atoms. */
+/*
+ * split-dims in two halves: which dims are split into which atoms (split_dims.c), and the graph
+ * anew in atoms.
+ */
 #ifndef MOTLEY_PASSES_GRAPH_SPLIT_DIMS_H
 #define MOTLEY_PASSES_GRAPH_SPLIT_DIMS_H
 
@@ -24,7 +27,10 @@ static inline const MotAtoms *mot_split_atoms(const MotSplit *split, MotValue v,
 }
 
 MotSplit mot_split_find(const MotGraph *g);
-/* Replaces the graph by the same function over atoms. Inputs and outputs keep their shapes, parameters their file layout. */
+/*
+ * Replaces the graph by the same function over atoms. Inputs and outputs keep their shapes,
+ * parameters their file layout.
+ */
 MOT_CHECKED MotStatus mot_split_apply(MotGraph *g, const MotSplit *split);
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * The second half of split-dims: the graph built anew, every value with its atoms as dims.
  *
- * One rule an op. An op without a rule, or a slice that crosses atoms, gets its operands reshaped back to whole dims: always
- * right, never needed for the ops that training graphs are made of. Results are reshaped to their atoms where the op gives
- * something else (inputs; dims of size 1 that a reduction keeps), which costs nothing where they are equal.
+ * One rule an op. An op without a rule, or a slice that crosses atoms, gets its operands reshaped
+ * back to whole dims: always right, never needed for the ops that training graphs are made of.
+ * Results are reshaped to their atoms where the op gives something else (inputs; dims of size 1
+ * that a reduction keeps), which costs nothing where they are equal.
  */
 #include "passes/graph/contract_spec.h"
 #include "passes/graph/split_dims.h"
@@ -141,7 +142,10 @@ static MotOpId apply_iota(Apply *a, const MotOp *op)
     return mot_build(&a->b, op->kind, NULL, 0, &attrs);
 }
 
-/* Operand i of an op that aligns its operands with the result at the last dim: a 1 for each atom that it repeats along. */
+/*
+ * Operand i of an op that aligns its operands with the result at the last dim: a 1 for each atom
+ * that it repeats along.
+ */
 static MotValue aligned_operand(Apply *a, const MotOp *op, uint32_t i)
 {
     MotValue v = op->in[i], out = op->out[0];
@@ -169,7 +173,8 @@ static MotOpId apply_broadcast(Apply *a, const MotOp *op)
 {
     Shape shape = shape_of(a, op->out[0]);
     MotValue x = aligned_operand(a, op, 0);
-    return mot_build(&a->b, op->kind, &x, 1, &(MotAttr_dims){.dims = {shape.dims, (uint32_t)shape.rank}});
+    return mot_build(&a->b, op->kind, &x, 1,
+                     &(MotAttr_dims){.dims = {shape.dims, (uint32_t)shape.rank}});
 }
 
 static MotOpId apply_transpose(Apply *a, const MotOp *op)
@@ -222,7 +227,8 @@ static MotOpId apply_contract(Apply *a, const MotOp *op)
     for (int d = 0; old.out[d]; d++)
         strcat(spec.out, letters.atom[(int)old.out[d]]);
     MotAttr_contract attrs = *mot_attrs(op, contract);
-    attrs.spec = mot_arena_printf(&a->new->ctx->arena, "%s,%s->%s", spec.in[0], spec.in[1], spec.out);
+    attrs.spec =
+        mot_arena_printf(&a->new->ctx->arena, "%s,%s->%s", spec.in[0], spec.in[1], spec.out);
     MotValue in[2] = {operand(a, op, 0), operand(a, op, 1)};
     return mot_build(&a->b, op->kind, in, 2, &attrs);
 }
@@ -304,8 +310,8 @@ static void add_range(Ranges *r, int64_t start, int64_t size, int64_t step)
 }
 
 /*
- * Elements [start, start + size) of a dim as a box of its atoms: all of the inner ones, a range of one, one index of each
- * outer one. False if they are no box.
+ * Elements [start, start + size) of a dim as a box of its atoms: all of the inner ones, a range of
+ * one, one index of each outer one. False if they are no box.
  */
 static bool add_box(Ranges *r, const MotAtoms *dim, int64_t start, int64_t size)
 {

@@ -1,4 +1,7 @@
-/* Beam search, for problems whose width is beyond elimination. The result is an upper bound of the minimum. */
+/*
+ * Beam search, for problems whose width is beyond elimination. The result is an upper bound of the
+ * minimum.
+ */
 #include "passes/plan/eliminate.h"
 
 #include <stdlib.h>
@@ -12,16 +15,18 @@ typedef struct {
 typedef struct {
     MotCtx *ctx;
     const MotProblem *p;
-    MotVec(uint32_t) *due; /* [n_vars] the tables whose last variable it is */
-    MotVec(uint32_t) *near; /* [n_vars] all its tables */
+    MotVec(uint32_t) * due;  /* [n_vars] the tables whose last variable it is */
+    MotVec(uint32_t) * near; /* [n_vars] all its tables */
 } Beam;
 
-static MotLabel add_tables(const Beam *b, const uint32_t *tables, uint32_t n, const uint32_t *choice)
+static MotLabel add_tables(const Beam *b, const uint32_t *tables, uint32_t n,
+                           const uint32_t *choice)
 {
     MotLabel sum = {0};
     for (uint32_t i = 0; i < n; i++) {
         const MotTable *t = &b->p->tables.data[tables[i]];
-        sum = mot_label_add(sum, t->label[mot_table_index(t->scope, t->n_scope, b->p->n_choices, choice)]);
+        sum = mot_label_add(
+            sum, t->label[mot_table_index(t->scope, t->n_scope, b->p->n_choices, choice)]);
     }
     return sum;
 }
@@ -36,8 +41,11 @@ static int compare_states(const void *a, const void *b)
     return (x->choice > y->choice) - (x->choice < y->choice);
 }
 
-/* Extends every assignment in `rows` by all choices of `var` and keeps the best. Returns how many. */
-static uint32_t extend(const Beam *b, uint32_t var, uint32_t **rows, MotLabel *labels, uint32_t n, uint32_t **scratch)
+/*
+ * Extends every assignment in `rows` by all choices of `var` and keeps the best. Returns how many.
+ */
+static uint32_t extend(const Beam *b, uint32_t var, uint32_t **rows, MotLabel *labels, uint32_t n,
+                       uint32_t **scratch)
 {
     MotArenaMark mark = mot_arena_mark(&b->ctx->arena);
     uint32_t n_choices = b->p->n_choices[var], n_states = 0;
@@ -66,7 +74,8 @@ static void improve(const Beam *b, uint32_t *choice)
         is_changed = false;
         for (uint32_t v = 0; v < b->p->n_vars; v++) {
             uint32_t best = choice[v];
-            double least = add_tables(b, b->near[v].data, b->near[v].n, choice).seconds, before = least;
+            double least = add_tables(b, b->near[v].data, b->near[v].n, choice).seconds,
+                   before = least;
             for (uint32_t s = 0; s < b->p->n_choices[v]; s++) {
                 choice[v] = s;
                 double seconds = add_tables(b, b->near[v].data, b->near[v].n, choice).seconds;

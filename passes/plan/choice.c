@@ -1,4 +1,7 @@
-/* Names of choices, derived from where a factor occurs. The one table is for dims that have a name of their own. */
+/*
+ * Names of choices, derived from where a factor occurs. The one table is for dims that have a name
+ * of their own.
+ */
 #include "passes/plan/choice.h"
 
 #include <string.h>
@@ -52,8 +55,12 @@ const char *mot_choice_node(const MotOp *op)
     return name ? name : "";
 }
 
-/* Whether the factor runs over a parameter, or the right operand of a contraction, and over no other operand. */
-static bool is_of_weight(const MotGraph *g, const MotOp *op, const MotFactors *factors, const MotFactor *f)
+/*
+ * Whether the factor runs over a parameter, or the right operand of a contraction, and over no
+ * other operand.
+ */
+static bool is_of_weight(const MotGraph *g, const MotOp *op, const MotFactors *factors,
+                         const MotFactor *f)
 {
     bool is_contraction = false;
     for (uint32_t i = 0; i < factors->n; i++)
@@ -69,7 +76,8 @@ static bool is_of_weight(const MotGraph *g, const MotOp *op, const MotFactors *f
     return is_weight;
 }
 
-static const char *plain_name(const MotGraph *g, const MotOp *op, const MotFactors *factors, const MotFactor *f)
+static const char *plain_name(const MotGraph *g, const MotOp *op, const MotFactors *factors,
+                              const MotFactor *f)
 {
     if (op->role == MOT_ROLE_UPDATE || mot_op_info(op->kind)->class == MOT_SOURCE)
         return NULL;
@@ -83,7 +91,8 @@ static const char *plain_name(const MotGraph *g, const MotOp *op, const MotFacto
     return f->out_dim[0] == 0 ? "batch" : NULL;
 }
 
-static const char *numbered_name(const MotGraph *g, const MotOp *op, const MotFactors *factors, int choice)
+static const char *numbered_name(const MotGraph *g, const MotOp *op, const MotFactors *factors,
+                                 int choice)
 {
     const MotFactor *f = &factors->factor[choice];
     for (uint32_t k = 0; k < op->n_out; k++)
@@ -95,7 +104,8 @@ static const char *numbered_name(const MotGraph *g, const MotOp *op, const MotFa
     return mot_arena_printf(&g->ctx->arena, "sum%d", n);
 }
 
-const char *mot_choice_name(const MotGraph *g, const MotOp *op, const MotFactors *factors, int choice)
+const char *mot_choice_name(const MotGraph *g, const MotOp *op, const MotFactors *factors,
+                            int choice)
 {
     if (choice < 0)
         return "replicate";
@@ -113,10 +123,12 @@ int mot_choice_find(const MotGraph *g, const MotOp *op, const MotFactors *factor
     if (strcmp(name, "replicate") == 0)
         return MOT_CHOICE_WHOLE;
     for (int i = 0; i < (int)factors->n; i++)
-        if (mot_factor_can_split(&factors->factor[i]) && strcmp(mot_choice_name(g, op, factors, i), name) == 0)
+        if (mot_factor_can_split(&factors->factor[i]) &&
+            strcmp(mot_choice_name(g, op, factors, i), name) == 0)
             return i;
     for (int i = 0; i < (int)factors->n; i++)
-        if (mot_factor_can_split(&factors->factor[i]) && strcmp(numbered_name(g, op, factors, i), name) == 0)
+        if (mot_factor_can_split(&factors->factor[i]) &&
+            strcmp(numbered_name(g, op, factors, i), name) == 0)
             return i;
     return MOT_CHOICE_NONE;
 }

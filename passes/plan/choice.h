@@ -1,6 +1,6 @@
 /*
- * Choices: which factor of an operator the mesh axis splits, or none. What they are called in reports and in --fix, and what they mean
- * for operands and results.
+ * Choices: which factor of an operator the mesh axis splits, or none. What they are called in
+ * reports and in --fix, and what they mean for operands and results.
  */
 #ifndef MOTLEY_PASSES_PLAN_CHOICE_H
 #define MOTLEY_PASSES_PLAN_CHOICE_H
@@ -12,19 +12,30 @@ enum { MOT_CHOICE_WHOLE = -1, MOT_CHOICE_NONE = -2 };
 
 /* Whether splitting it is legal and divides anything. */
 bool mot_factor_can_split(const MotFactor *factor);
-/* The sharding of operand i that the choice needs, and the one in which it leaves result k. One mesh axis. */
+/*
+ * The sharding of operand i that the choice needs, and the one in which it leaves result k. One
+ * mesh axis.
+ */
 MotSharding mot_choice_operand(const MotFactors *factors, int choice, uint32_t i);
 MotSharding mot_choice_result(const MotFactors *factors, int choice, uint32_t k);
 
 /*
- * The name of a choice: `replicate`; `batch` the first dim of the result; `out` a dim of the weight and the result only; `in` a dim that
- * is summed; `heads` of attention; else, or where the name is taken by an earlier factor, `dimN` for dim N of the result and `sumN`
- * for the N-th summed factor. Sources and updates have `dimN` only.
+ * The name of a choice: `replicate`; `batch` the first dim of the result; `out` a dim of the weight
+ * and the result only; `in` a dim that is summed; `heads` of attention; else, or where the name is
+ * taken by an earlier factor, `dimN` for dim N of the result and `sumN` for the N-th summed factor.
+ * Sources and updates have `dimN` only.
  */
-const char *mot_choice_name(const MotGraph *g, const MotOp *op, const MotFactors *factors, int choice);
-/* The choice of that name, MOT_CHOICE_NONE if the op has none. `dimN` is understood for every op. */
-int mot_choice_find(const MotGraph *g, const MotOp *op, const MotFactors *factors, const char *name);
-/* What --fix and explain match: the node in the ONNX file, or the name of a parameter or input; "" if there is neither. */
+const char *mot_choice_name(const MotGraph *g, const MotOp *op, const MotFactors *factors,
+                            int choice);
+/*
+ * The choice of that name, MOT_CHOICE_NONE if the op has none. `dimN` is understood for every op.
+ */
+int mot_choice_find(const MotGraph *g, const MotOp *op, const MotFactors *factors,
+                    const char *name);
+/*
+ * What --fix and explain match: the node in the ONNX file, or the name of a parameter or input; ""
+ * if there is neither.
+ */
 const char *mot_choice_node(const MotOp *op);
 
 #endif

@@ -2,20 +2,23 @@
 #include "passes/plan/cost.h"
 
 /* What a device is taken for when neither the cluster file nor a measurement says. */
-static const double DEFAULT_FLOPS_A_THREAD = 5e10, DEFAULT_BANDWIDTH_A_THREAD = 8e9, LAUNCH_SECONDS = 4e-6;
+static const double DEFAULT_FLOPS_A_THREAD = 5e10, DEFAULT_BANDWIDTH_A_THREAD = 8e9,
+                    LAUNCH_SECONDS = 4e-6;
 
 MotRate mot_cost_rate(const MotDevice *device)
 {
     double flops = device->flops > 0 ? device->flops : DEFAULT_FLOPS_A_THREAD * device->threads;
-    double bandwidth = device->bandwidth > 0 ? device->bandwidth : DEFAULT_BANDWIDTH_A_THREAD * device->threads;
+    double bandwidth =
+        device->bandwidth > 0 ? device->bandwidth : DEFAULT_BANDWIDTH_A_THREAD * device->threads;
     return (MotRate){flops / device->slow, bandwidth / device->slow, LAUNCH_SECONDS * device->slow};
 }
 
-MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster, const MotMesh *mesh,
-                        MotCost **out_cost)
+MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,
+                        const MotMesh *mesh, MotCost **out_cost)
 {
     if (mesh->n_axes != 1)
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "plans over %u mesh axes have no cost yet", mesh->n_axes);
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                        "plans over %u mesh axes have no cost yet", mesh->n_axes);
     MotCost *cost = mot_arena_new(&ctx->arena, MotCost);
     *cost = (MotCost){.ctx = ctx, .g = g, .mesh = mesh, .n = mesh->n_devices, .bandwidth = 1e30};
     cost->rate = mot_arena_array(&ctx->arena, MotRate, cost->n);
@@ -60,7 +63,9 @@ typedef struct {
     double split_flops, whole_flops, split_bytes, whole_bytes;
 } Work;
 
-/* FLOPs that do not shrink with the factor: what would be left of the op if the factor had size 0. */
+/*
+ * FLOPs that do not shrink with the factor: what would be left of the op if the factor had size 0.
+ */
 static double find_whole_flops(const MotGraph *g, const MotOp *op, const MotFactor *f)
 {
     MotValueInfo values[MOT_MAX_OPERANDS + 1] = {{.name = NULL}};
@@ -115,7 +120,8 @@ static double work_seconds(const MotRate *rate, Work work, double fraction)
     return rate->overhead + (compute > memory ? compute : memory);
 }
 
-double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor, double *times)
+double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
+                   double *times)
 {
     MotOpClass class = mot_op_info(op->kind)->class;
     if (class == MOT_SINK || (class == MOT_SOURCE && op->kind != MOT_OP_IOTA))
@@ -125,7 +131,8 @@ double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, in
     const int64_t *part = factor >= 0 ? mot_cost_parts(cost, units) : NULL;
     double slowest = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double seconds = work_seconds(&cost->rate[i], work, part && units ? (double)part[i] / (double)units : 1);
+        double seconds =
+            work_seconds(&cost->rate[i], work, part && units ? (double)part[i] / (double)units : 1);
         slowest = seconds > slowest ? seconds : slowest;
         if (times)
             times[i] += seconds;
@@ -137,7 +144,8 @@ double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double *
 {
     double slowest = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double seconds = cost->rate[i].overhead + 2 * mot_cost_local_bytes(cost, type, s, i) / cost->rate[i].bandwidth;
+        double seconds = cost->rate[i].overhead +
+                         2 * mot_cost_local_bytes(cost, type, s, i) / cost->rate[i].bandwidth;
         slowest = seconds > slowest ? seconds : slowest;
         if (times)
             times[i] += seconds;
@@ -146,7 +154,8 @@ double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double *
 }
 
 /* The interval of a dim, as a fraction of it, that device i holds. */
-static void find_interval(MotCost *cost, MotSharding s, uint32_t i, double *out_begin, double *out_end)
+static void find_interval(MotCost *cost, MotSharding s, uint32_t i, double *out_begin,
+                          double *out_end)
 {
     const int64_t *part = mot_cost_parts(cost, s.units[0]);
     double before = 0;
@@ -169,7 +178,8 @@ static double overlap_of(MotCost *cost, MotSharding have, MotSharding need, uint
 }
 
 /* Bytes that device i receives in the collective between the two. */
-static double received_by(MotCost *cost, const MotType *type, MotSharding have, MotSharding need, uint32_t i)
+static double received_by(MotCost *cost, const MotType *type, MotSharding have, MotSharding need,
+                          uint32_t i)
 {
     double total = (double)mot_type_bytes(type), others = (double)cost->n - 1;
     bool is_partial = have.axis[0] < 0;
@@ -179,11 +189,12 @@ static double received_by(MotCost *cost, const MotType *type, MotSharding have, 
         return total * fraction_of(cost, need, i) * others;
     if (need.axis[0] < 0) /* all-gather */
         return total * (1 - fraction_of(cost, have, i));
-    return total * fraction_of(cost, need, i) * (1 - overlap_of(cost, have, need, i)); /* all-to-all */
+    return total * fraction_of(cost, need, i) *
+           (1 - overlap_of(cost, have, need, i)); /* all-to-all */
 }
 
-MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding have, MotSharding need, double *received,
-                               double *copying)
+MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding have,
+                               MotSharding need, double *received, double *copying)
 {
     MotConversion result = {0};
     if (have.axis[0] == need.axis[0] && have.units[0] == need.units[0])
@@ -210,7 +221,8 @@ MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding h
 static double units_within(const MotRate *rate, Work work, double units, double seconds)
 {
     double left = seconds - rate->overhead, fraction = left < 0 ? 0 : 1;
-    double flops = left * rate->flops - work.whole_flops, bytes = left * rate->bandwidth - work.whole_bytes;
+    double flops = left * rate->flops - work.whole_flops,
+           bytes = left * rate->bandwidth - work.whole_bytes;
     if (flops < fraction * work.split_flops)
         fraction = flops < 0 ? 0 : flops / work.split_flops;
     if (bytes < fraction * work.split_bytes)
@@ -219,14 +231,22 @@ static double units_within(const MotRate *rate, Work work, double units, double 
     return whole > units ? units : whole;
 }
 
-/* The least T at which the devices together finish all units: what the best integer shares would give. From below. */
+/*
+ * The least T at which the devices together finish all units: what the best integer shares would
+ * give. From below.
+ */
 static double best_split(const MotCost *cost, Work work, int64_t units)
 {
     double low = 0, high = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double alone = work_seconds(&cost->rate[i], work, 1);
+        double alone = work_seconds(&cost->rate[i], work, 1),
+               idle = work_seconds(&cost->rate[i], work, 0);
         high = i == 0 || alone < high ? alone : high;
+        low = idle > low
+                  ? idle
+                  : low; /* a device without units starts the op, and does what is not split */
     }
+    high = high > low ? high : low;
     for (int step = 0; step < 60; step++) {
         double middle = (low + high) / 2, done = 0;
         for (uint32_t i = 0; i < cost->n; i++)
@@ -250,7 +270,8 @@ double mot_cost_op_bound(const MotCost *cost, const MotOp *op, const MotFactors 
     for (uint32_t f = 0; f < factors->n; f++) {
         if (factors->factor[f].kind == MOT_FACTOR_WHOLE || factors->factor[f].size < 1)
             continue;
-        double seconds = best_split(cost, find_work(cost->g, op, factors, (int)f), factors->factor[f].size);
+        double seconds =
+            best_split(cost, find_work(cost->g, op, factors, (int)f), factors->factor[f].size);
         best = seconds < best ? seconds : best;
     }
     return best;

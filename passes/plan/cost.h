@@ -1,10 +1,13 @@
 /*
- * The cost function: what an operator, a conversion between shardings and a whole plan cost on a mesh of one axis. Planner, report,
- * explainer and bound all ask here, so that every number they print can be traced to one place.
+ * The cost function: what an operator, a conversion between shardings and a whole plan cost on a
+ * mesh of one axis. Planner, report, explainer and bound all ask here, so that every number they
+ * print can be traced to one place.
  *
- * An operator takes, on every device, a fixed overhead plus the longer of its FLOPs and its bytes at the device's rates; a
- * collective takes the latency of its phases plus the largest number of bytes that a device receives over the slowest link. Devices meet at
- * every operator: the step is the sum of the slowest device's times. Rates that the cluster does not know are defaults (cost.c).
+ * An operator takes, on every device, a fixed overhead plus the longer of its FLOPs and its bytes
+ * at the device's rates; a collective takes the latency of its phases plus the largest number of
+ * bytes that a device receives over the slowest link. Devices meet at every operator: the step is
+ * the sum of the slowest device's times. Rates that the cluster does not know are defaults
+ * (cost.c).
  */
 #ifndef MOTLEY_PASSES_PLAN_COST_H
 #define MOTLEY_PASSES_PLAN_COST_H
@@ -12,7 +15,8 @@
 #include "ir/plan.h"
 
 typedef struct MotRate {
-    double flops, bandwidth, overhead; /* FLOP/s, bytes/s, seconds an operator; slow-down included */
+    double flops, bandwidth,
+        overhead; /* FLOP/s, bytes/s, seconds an operator; slow-down included */
 } MotRate;
 
 /* The parts of `units` under the mesh's shares. */
@@ -24,24 +28,28 @@ typedef struct MotCost {
     MotCtx *ctx;
     const MotGraph *g;
     const MotMesh *mesh;
-    uint32_t n;    /* devices */
-    MotRate *rate; /* [n] */
+    uint32_t n;                /* devices */
+    MotRate *rate;             /* [n] */
     double latency, bandwidth; /* of the worst link between two of them */
     MotVec(MotParts) parts;    /* those asked for so far */
 } MotCost;
 
 MotRate mot_cost_rate(const MotDevice *device);
 /* Fails for a mesh of several axes. */
-MOT_CHECKED MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster, const MotMesh *mesh,
-                                    MotCost **out_cost);
+MOT_CHECKED MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,
+                                    const MotMesh *mesh, MotCost **out_cost);
 
 /* The integer parts of `units`, one a device. */
 const int64_t *mot_cost_parts(MotCost *cost, int64_t units);
 /* Bytes of a value under a sharding on device i. */
 double mot_cost_local_bytes(MotCost *cost, const MotType *type, MotSharding s, uint32_t i);
 
-/* Seconds of an op that computes with `factor` split (-1: none), on the slowest device; times[n], if given, are added to. */
-double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor, double *times);
+/*
+ * Seconds of an op that computes with `factor` split (-1: none), on the slowest device; times[n],
+ * if given, are added to.
+ */
+double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
+                   double *times);
 
 /* What a conversion costs. `is_local`: the time is copying, no bytes travel. */
 typedef struct MotConversion {
@@ -50,15 +58,19 @@ typedef struct MotConversion {
 } MotConversion;
 
 /*
- * Bringing a value of this type from one sharding to another, as lowering does it: all-reduce, reduce-scatter, all-gather, all-to-all,
- * or a local copy of the own part. received[n] and copying[n], if given, are added to.
+ * Bringing a value of this type from one sharding to another, as lowering does it: all-reduce,
+ * reduce-scatter, all-gather, all-to-all, or a local copy of the own part. received[n] and
+ * copying[n], if given, are added to.
  */
-MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding have, MotSharding need, double *received,
-                               double *copying);
+MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding have,
+                               MotSharding need, double *received, double *copying);
 /* Seconds to copy a value of this sharding on the slowest device (the new value of a parameter). */
 double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double *times);
 
-/* The least time that any split of any choice gives an op on these devices: no plan of any shares is faster. */
+/*
+ * The least time that any split of any choice gives an op on these devices: no plan of any shares
+ * is faster.
+ */
 double mot_cost_op_bound(const MotCost *cost, const MotOp *op, const MotFactors *factors);
 
 #endif

@@ -1,13 +1,15 @@
 /*
- * Variable elimination: a variable's tables are replaced by one message over its neighbours, each entry of which is the front of
- * the best choices; decisions are read back from the messages in reverse order. Cost: the largest table times the variable's choices.
+ * Variable elimination: a variable's tables are replaced by one message over its neighbours, each
+ * entry of which is the front of the best choices; decisions are read back from the messages in
+ * reverse order. Cost: the largest table times the variable's choices.
  */
 #include "passes/plan/eliminate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-size_t mot_table_index(const uint32_t *scope, uint32_t n_scope, const uint32_t *n_choices, const uint32_t *choice)
+size_t mot_table_index(const uint32_t *scope, uint32_t n_scope, const uint32_t *n_choices,
+                       const uint32_t *choice)
 {
     size_t index = 0;
     for (uint32_t i = 0; i < n_scope; i++)
@@ -15,7 +17,8 @@ size_t mot_table_index(const uint32_t *scope, uint32_t n_scope, const uint32_t *
     return index;
 }
 
-bool mot_table_next(const uint32_t *scope, uint32_t n_scope, const uint32_t *n_choices, uint32_t *choice)
+bool mot_table_next(const uint32_t *scope, uint32_t n_scope, const uint32_t *n_choices,
+                    uint32_t *choice)
 {
     for (uint32_t i = n_scope; i-- > 0;) {
         if (++choice[scope[i]] < n_choices[scope[i]])
@@ -30,12 +33,16 @@ MotLabel mot_problem_evaluate(const MotProblem *problem, const uint32_t *choice)
     MotLabel sum = {0};
     for (uint32_t t = 0; t < problem->tables.n; t++) {
         const MotTable *table = &problem->tables.data[t];
-        sum = mot_label_add(sum, table->label[mot_table_index(table->scope, table->n_scope, problem->n_choices, choice)]);
+        sum = mot_label_add(sum, table->label[mot_table_index(table->scope, table->n_scope,
+                                                              problem->n_choices, choice)]);
     }
     return sum;
 }
 
-/* Labels with the decisions that led to them: the eliminated variable's choice, and which label of each used message. */
+/*
+ * Labels with the decisions that led to them: the eliminated variable's choice, and which label of
+ * each used message.
+ */
 typedef struct {
     uint32_t n;
     MotLabel *label;
@@ -43,7 +50,9 @@ typedef struct {
     uint8_t *pick; /* [n][n_used] */
 } Front;
 
-/* A table in the elimination: one of the problem, or the message that an eliminated variable left. */
+/*
+ * A table in the elimination: one of the problem, or the message that an eliminated variable left.
+ */
 typedef struct {
     uint32_t n_scope, *scope;
     Front *entry;
@@ -56,10 +65,10 @@ typedef struct {
     MotCtx *ctx;
     const MotProblem *p;
     MotVec(Message) messages;
-    uint64_t *near;  /* [n_vars][n_words] adjacency */
+    uint64_t *near; /* [n_vars][n_words] adjacency */
     uint32_t n_words;
     bool *is_gone;
-    uint32_t *choice; /* [n_vars] the assignment at hand */
+    uint32_t *choice;     /* [n_vars] the assignment at hand */
     Front now, next, all; /* scratch, for messages that use up to n_scratch others */
     uint32_t *order;      /* scratch: the labels that pruning keeps */
     uint32_t n_scratch;
@@ -88,8 +97,11 @@ static uint32_t list_neighbours(const Elimination *e, uint32_t var, uint32_t *ou
     return n;
 }
 
-/* Edges that eliminating the variable would add, and the entries of the table that it would make. */
-static void weigh(const Elimination *e, uint32_t var, uint32_t *scratch, uint64_t *out_fill, double *out_entries)
+/*
+ * Edges that eliminating the variable would add, and the entries of the table that it would make.
+ */
+static void weigh(const Elimination *e, uint32_t var, uint32_t *scratch, uint64_t *out_fill,
+                  double *out_entries)
 {
     uint32_t n = list_neighbours(e, var, scratch);
     *out_fill = 0;
@@ -187,10 +199,13 @@ static Front make_front(MotArena *arena, uint32_t n, uint32_t n_used)
 {
     return (Front){.label = mot_arena_array(arena, MotLabel, n),
                    .choice = mot_arena_array(arena, uint32_t, n),
-                   .pick = mot_arena_array(arena, uint8_t, (size_t)n * n_used + 1)};
+                   .pick = mot_arena_array(arena, uint8_t, (size_t)n *n_used + 1)};
 }
 
-/* The front over the choices of `var` (UINT32_MAX: there is none, tables are only added) under the assignment at hand. */
+/*
+ * The front over the choices of `var` (UINT32_MAX: there is none, tables are only added) under the
+ * assignment at hand.
+ */
 static Front solve_entry(Elimination *e, const Message *m)
 {
     const MotProblem *p = e->p;
@@ -205,7 +220,10 @@ static Front solve_entry(Elimination *e, const Message *m)
         memset(e->now.pick, 0, m->n_used);
         for (uint32_t u = 0; u < m->n_used; u++) {
             const Message *from = &e->messages.data[m->used[u]];
-            combine(e, &from->entry[mot_table_index(from->scope, from->n_scope, p->n_choices, e->choice)], u, m->n_used);
+            combine(
+                e,
+                &from->entry[mot_table_index(from->scope, from->n_scope, p->n_choices, e->choice)],
+                u, m->n_used);
         }
         for (uint32_t i = 0; i < e->now.n; i++)
             move_label(&e->now, i, &e->all, m->n_used);
@@ -245,7 +263,9 @@ static bool has_in_scope(const Message *m, uint32_t var)
 static void replace_messages(Elimination *e, uint32_t var, const uint32_t *scope, uint32_t n_scope)
 {
     MotArena *arena = &e->ctx->arena;
-    Message m = {.n_scope = n_scope, .var = var, .scope = mot_arena_copy(arena, scope, n_scope * sizeof *scope)};
+    Message m = {.n_scope = n_scope,
+                 .var = var,
+                 .scope = mot_arena_copy(arena, scope, n_scope * sizeof *scope)};
     m.used = mot_arena_array(arena, uint32_t, e->messages.n);
     for (uint32_t i = 0; i < e->messages.n; i++) {
         Message *from = &e->messages.data[i];
@@ -297,7 +317,8 @@ static uint32_t choose_var(const Elimination *e, const uint64_t *fill, const dou
     for (uint32_t v = 0; v < e->p->n_vars; v++) {
         if (e->is_gone[v])
             continue;
-        if (best == UINT32_MAX || fill[v] < fill[best] || (fill[v] == fill[best] && entries[v] < entries[best]))
+        if (best == UINT32_MAX || fill[v] < fill[best] ||
+            (fill[v] == fill[best] && entries[v] < entries[best]))
             best = v;
     }
     return best;
@@ -321,7 +342,8 @@ static bool eliminate_all(Elimination *e, MotSolutions *out)
         if (entries[var] > limit)
             return false;
         out->width = n + 1 > out->width ? n + 1 : out->width;
-        out->largest_table = (size_t)entries[var] > out->largest_table ? (size_t)entries[var] : out->largest_table;
+        out->largest_table =
+            (size_t)entries[var] > out->largest_table ? (size_t)entries[var] : out->largest_table;
         replace_messages(e, var, scope, n);
         e->is_gone[var] = true;
         for (uint32_t a = 0; a < n; a++)
@@ -364,7 +386,8 @@ void mot_minimise(MotCtx *ctx, const MotProblem *problem, MotSolutions *out_solu
     Elimination e = {.ctx = ctx,
                      .p = problem,
                      .n_words = n_words,
-                     .near = mot_arena_array(arena, uint64_t, (size_t)n_words * (problem->n_vars + 1)),
+                     .near =
+                         mot_arena_array(arena, uint64_t, (size_t)n_words *(problem->n_vars + 1)),
                      .is_gone = mot_arena_array(arena, bool, problem->n_vars + 1),
                      .choice = mot_arena_array(arena, uint32_t, problem->n_vars + 1)};
     *out_solutions = (MotSolutions){0};

@@ -1,9 +1,10 @@
 /*
- * Minimising a sum of tables over discrete variables: the combinatorial core of the planner, which knows neither graphs nor devices.
+ * Minimising a sum of tables over discrete variables: the combinatorial core of the planner, which
+ * knows neither graphs nor devices.
  *
- * A label is (seconds, bytes held whole by every device, bytes dealt out by the shares); labels add component by component. Without
- * memory the minimum of the seconds is exact. With memory the Pareto front is kept, at most MOT_MAX_LABELS labels an entry.
- * (docs/planner.md; planning.md C1.)
+ * A label is (seconds, bytes held whole by every device, bytes dealt out by the shares); labels add
+ * component by component. Without memory the minimum of the seconds is exact. With memory the
+ * Pareto front is kept, at most MOT_MAX_LABELS labels an entry. (docs/planner.md; planning.md C1.)
  */
 #ifndef MOTLEY_PASSES_PLAN_ELIMINATE_H
 #define MOTLEY_PASSES_PLAN_ELIMINATE_H
@@ -26,8 +27,8 @@ typedef struct MotProblem {
     uint32_t n_vars;
     uint32_t *n_choices; /* [n_vars], each >= 1 */
     MotVec(MotTable) tables;
-    bool has_memory;   /* keep fronts; else the seconds alone decide */
-    size_t max_table;  /* entries of the largest table; 0: MOT_MAX_TABLE */
+    bool has_memory;  /* keep fronts; else the seconds alone decide */
+    size_t max_table; /* entries of the largest table; 0: MOT_MAX_TABLE */
 } MotProblem;
 
 /* Non-dominated assignments, the fastest first. */
@@ -40,7 +41,10 @@ typedef struct MotSolutions {
     size_t largest_table; /* entries */
 } MotSolutions;
 
-/* Variable elimination in min-fill order; beam search where a table would exceed the limit (is_exact says). */
+/*
+ * Variable elimination in min-fill order; beam search where a table would exceed the limit
+ * (is_exact says).
+ */
 void mot_minimise(MotCtx *ctx, const MotProblem *problem, MotSolutions *out_solutions);
 /* The sum of all tables under an assignment. */
 MotLabel mot_problem_evaluate(const MotProblem *problem, const uint32_t *choice);
@@ -48,9 +52,11 @@ MotLabel mot_problem_evaluate(const MotProblem *problem, const uint32_t *choice)
 void mot_minimise_by_beam(MotCtx *ctx, const MotProblem *problem, MotSolutions *out_solutions);
 
 /* The entry of a table, or of a message over this scope, under an assignment. */
-size_t mot_table_index(const uint32_t *scope, uint32_t n_scope, const uint32_t *n_choices, const uint32_t *choice);
+size_t mot_table_index(const uint32_t *scope, uint32_t n_scope, const uint32_t *n_choices,
+                       const uint32_t *choice);
 /* The next assignment of the variables in scope, the last one fastest; false after the last one. */
-bool mot_table_next(const uint32_t *scope, uint32_t n_scope, const uint32_t *n_choices, uint32_t *choice);
+bool mot_table_next(const uint32_t *scope, uint32_t n_scope, const uint32_t *n_choices,
+                    uint32_t *choice);
 static inline MotLabel mot_label_add(MotLabel a, MotLabel b)
 {
     return (MotLabel){a.seconds + b.seconds, a.whole + b.whole, a.split + b.split};

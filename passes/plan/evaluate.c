@@ -1,4 +1,7 @@
-/* One walk over the body: times and bytes as it goes, buffers' lifetimes as changes at positions, summed up at the end. */
+/*
+ * One walk over the body: times and bytes as it goes, buffers' lifetimes as changes at positions,
+ * summed up at the end.
+ */
 #include "passes/plan/evaluate.h"
 
 /* A buffer that holds a value under some sharding, from its making to its last reader. */
@@ -23,9 +26,10 @@ typedef struct {
 MotStatus mot_cost_of_plan(const MotPlan *plan, MotCost **out_cost)
 {
     if (plan->stages.n != 1)
-        return mot_fail(plan->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "plans of %u stages have no cost yet",
-                        plan->stages.n);
-    return mot_cost_make(plan->ctx, plan->graph, plan->cluster, &plan->stages.data[0].mesh, out_cost);
+        return mot_fail(plan->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                        "plans of %u stages have no cost yet", plan->stages.n);
+    return mot_cost_make(plan->ctx, plan->graph, plan->cluster, &plan->stages.data[0].mesh,
+                         out_cost);
 }
 
 MotStatus mot_plan_factors(MotCtx *ctx, const MotGraph *g, MotFactors **out_factors)
@@ -53,7 +57,9 @@ static Form *add_form(Walk *w, MotValue v, MotSharding s, uint32_t position)
     return &w->forms.data[new_index - 1];
 }
 
-/* The operand in the sharding that the user needs: found, or made from what the defining op left. */
+/*
+ * The operand in the sharding that the user needs: found, or made from what the defining op left.
+ */
 static void take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need, uint32_t position)
 {
     Form *left = &w->forms.data[w->first_form[v] - 1];
@@ -62,7 +68,8 @@ static void take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need, ui
             w->forms.data[i - 1].last = position;
             return;
         }
-    MotConversion c = mot_cost_convert(w->cost, mot_graph_type(w->g, v), left->s, need, w->received, w->copying);
+    MotConversion c =
+        mot_cost_convert(w->cost, mot_graph_type(w->g, v), left->s, need, w->received, w->copying);
     *(c.is_local ? &w->out->op_seconds[user] : &w->out->op_collective[user]) += c.seconds;
     w->out->op_bytes[user] += c.bytes;
     left->last = position;
@@ -86,8 +93,10 @@ static void take_op(Walk *w, MotOpId id, uint32_t position)
     const MotOp *op = mot_graph_op(w->g, id);
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i])
-            take_operand(w, id, op->in[i], mot_plan_operand(w->plan, id, &w->factors[id], i), position);
-    w->out->op_seconds[id] += mot_cost_op(w->cost, op, &w->factors[id], w->plan->ops[id].factor[0], w->busy);
+            take_operand(w, id, op->in[i], mot_plan_operand(w->plan, id, &w->factors[id], i),
+                         position);
+    w->out->op_seconds[id] +=
+        mot_cost_op(w->cost, op, &w->factors[id], w->plan->ops[id].factor[0], w->busy);
     for (uint32_t k = 0; k < op->n_out; k++)
         add_form(w, op->out[k], w->plan->values[op->out[k]], position);
 }
@@ -152,7 +161,8 @@ static void walk_body(Walk *w)
     sum_memory(w, position + 1);
 }
 
-void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *factors, MotPlanCost *out_cost)
+void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *factors,
+                       MotPlanCost *out_cost)
 {
     MotArena *arena = &plan->ctx->arena;
     const MotGraph *g = plan->graph;

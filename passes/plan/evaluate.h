@@ -1,14 +1,17 @@
-/* What a whole plan costs: the sums behind plan->time and the predictions a device, independent of the tables that found it. */
+/*
+ * What a whole plan costs: the sums behind plan->time and the predictions a device, independent of
+ * the tables that found it.
+ */
 #ifndef MOTLEY_PASSES_PLAN_EVALUATE_H
 #define MOTLEY_PASSES_PLAN_EVALUATE_H
 
 #include "passes/plan/cost.h"
 
 typedef struct MotPlanCost {
-    double time;            /* seconds a step */
-    double *op_seconds;     /* [ops] on the slowest device; local copies of operands included */
-    double *op_collective;  /* [ops] seconds of the collectives that bring its operands */
-    double *op_bytes;       /* [ops] bytes that these receive, over all devices */
+    double time;           /* seconds a step */
+    double *op_seconds;    /* [ops] on the slowest device; local copies of operands included */
+    double *op_collective; /* [ops] seconds of the collectives that bring its operands */
+    double *op_bytes;      /* [ops] bytes that these receive, over all devices */
     MotDevicePrediction *devices; /* [mesh devices] */
 } MotPlanCost;
 
@@ -18,9 +21,11 @@ MOT_CHECKED MotStatus mot_cost_of_plan(const MotPlan *plan, MotCost **out_cost);
 MOT_CHECKED MotStatus mot_plan_factors(MotCtx *ctx, const MotGraph *g, MotFactors **out_factors);
 
 /*
- * Walks the body as lowering does: every operand is brought from the sharding that its op left to the one needed, once for all users
- * that need the same. Memory is the peak of persistent and live buffers. Linear in ops, but for users with different needs.
+ * Walks the body as lowering does: every operand is brought from the sharding that its op left to
+ * the one needed, once for all users that need the same. Memory is the peak of persistent and live
+ * buffers. Linear in ops, but for users with different needs.
  */
-void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *factors, MotPlanCost *out_cost);
+void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *factors,
+                       MotPlanCost *out_cost);
 
 #endif

@@ -1,4 +1,7 @@
-/* Reports: sums of mot_plan_evaluate by layer and device; alternatives by pinning one variable and minimising again. */
+/*
+ * Reports: sums of mot_plan_evaluate by layer and device; alternatives by pinning one variable and
+ * minimising again.
+ */
 #include "passes/plan/explain.h"
 
 #include "passes/plan/evaluate.h"
@@ -43,7 +46,9 @@ static const char UPDATES[] = "(updates)", OTHERS[] = "(others)";
 static Layer *find_layer(Report *r, const MotOp *op)
 {
     MotArena *arena = &r->plan->ctx->arena;
-    const char *node = op->role == MOT_ROLE_UPDATE ? UPDATES : mot_choice_node(op)[0] ? mot_choice_node(op) : OTHERS;
+    const char *node = op->role == MOT_ROLE_UPDATE ? UPDATES
+                       : mot_choice_node(op)[0]    ? mot_choice_node(op)
+                                                   : OTHERS;
     uint64_t at;
     if (!mot_map_get_str(&r->index, node, &at)) {
         at = r->layers.n;
@@ -81,19 +86,22 @@ static void describe_updates(Report *r)
         n_split += r->plan->ops[g->body.data[i]].factor[0] >= 0;
     }
     if (mot_map_get_str(&r->index, UPDATES, &at))
-        r->layers.data[at].split = mot_arena_printf(&r->plan->ctx->arena, "%u of %u split", n_split, n);
+        r->layers.data[at].split =
+            mot_arena_printf(&r->plan->ctx->arena, "%u of %u split", n_split, n);
 }
 
 static void print_layers(Report *r, MotText *out)
 {
     MotArena *arena = &r->plan->ctx->arena;
-    mot_text_printf(out, "%-40s %-16s %12s %12s %12s\n", "layer", "split", "compute", "collectives", "moved");
+    mot_text_printf(out, "%-40s %-16s %12s %12s %12s\n", "layer", "split", "compute", "collectives",
+                    "moved");
     for (uint32_t i = 0; i < r->layers.n; i++) {
         const Layer *l = &r->layers.data[i];
         if (l->seconds + l->collective <= 0)
             continue;
         mot_text_printf(out, "%-40s %-16s %12s %12s %12s\n", cut(arena, l->node, 40), l->split,
-                        time_text(arena, l->seconds), time_text(arena, l->collective), mot_bytes_text(arena, l->bytes));
+                        time_text(arena, l->seconds), time_text(arena, l->collective),
+                        mot_bytes_text(arena, l->bytes));
     }
 }
 
@@ -101,15 +109,17 @@ static void print_devices(const Report *r, MotText *out)
 {
     MotArena *arena = &r->plan->ctx->arena;
     const MotMesh *mesh = &r->plan->stages.data[0].mesh;
-    mot_text_printf(out, "\n%-16s %6s %12s %12s %6s %12s %12s %12s\n", "device", "share", "busy", "collectives", "busy%",
-                    "memory", "of", "received");
+    mot_text_printf(out, "\n%-16s %6s %12s %12s %6s %12s %12s %12s\n", "device", "share", "busy",
+                    "collectives", "busy%", "memory", "of", "received");
     for (uint32_t i = 0; i < mesh->n_devices; i++) {
         const MotDevice *d = &r->plan->cluster->devices.data[mesh->devices[i]];
         const MotDevicePrediction *p = &r->total.devices[i];
-        mot_text_printf(out, "%-16s %6lld %12s %12s %5.0f%% %12s %12s %12s\n", cut(arena, d->name, 16),
-                        (long long)mesh->axis[0].share[i], time_text(arena, p->busy), time_text(arena, p->communication),
+        mot_text_printf(out, "%-16s %6lld %12s %12s %5.0f%% %12s %12s %12s\n",
+                        cut(arena, d->name, 16), (long long)mesh->axis[0].share[i],
+                        time_text(arena, p->busy), time_text(arena, p->communication),
                         100 * p->busy / r->total.time, mot_bytes_text(arena, p->memory),
-                        d->memory > 0 ? mot_bytes_text(arena, d->memory) : "no cap", mot_bytes_text(arena, p->bytes));
+                        d->memory > 0 ? mot_bytes_text(arena, d->memory) : "no cap",
+                        mot_bytes_text(arena, p->bytes));
     }
 }
 
@@ -119,13 +129,17 @@ static void print_total(const Report *r, const MotPlanStats *stats, MotText *out
     double time = r->total.time, bound = r->plan->bound, collective = 0;
     for (uint32_t i = 0; i < r->plan->graph->body.n; i++)
         collective += r->total.op_collective[r->plan->graph->body.data[i]];
-    mot_text_printf(out, "\nstep %s, bound %s (compute over all devices, whole units): within %.1f %%\n",
-                    time_text(arena, time), time_text(arena, bound), bound > 0 ? 100 * (time / bound - 1) : 0.0);
-    mot_text_printf(out, "the difference: collectives %s, rounding, copies and work done by all %s\n",
+    mot_text_printf(out,
+                    "\nstep %s, bound %s (compute over all devices, whole units): within %.1f %%\n",
+                    time_text(arena, time), time_text(arena, bound),
+                    bound > 0 ? 100 * (time / bound - 1) : 0.0);
+    mot_text_printf(out,
+                    "the difference: collectives %s, rounding, copies and work done by all %s\n",
                     time_text(arena, collective), time_text(arena, time - bound - collective));
     if (stats)
         mot_text_printf(out, "search: %s over %u variables, width %u, largest table %zu%s\n",
-                        stats->is_exact ? "exact" : "not exact", stats->n_vars, stats->width, stats->largest_table,
+                        stats->is_exact ? "exact" : "not exact", stats->n_vars, stats->width,
+                        stats->largest_table,
                         stats->is_memory_bound ? "; the fastest plan did not fit the memory" : "");
 }
 
@@ -159,7 +173,8 @@ static MotPlan copy_plan(const MotPlan *plan)
 {
     MotPlan copy = *plan;
     copy.ops = mot_arena_copy(&plan->ctx->arena, plan->ops, plan->graph->ops.n * sizeof *plan->ops);
-    copy.values = mot_arena_copy(&plan->ctx->arena, plan->values, plan->graph->values.n * sizeof *plan->values);
+    copy.values = mot_arena_copy(&plan->ctx->arena, plan->values,
+                                 plan->graph->values.n * sizeof *plan->values);
     return copy;
 }
 
@@ -171,14 +186,18 @@ static double sum_collectives(const MotGraph *g, const MotPlanCost *cost)
     return sum;
 }
 
-/* The least time of a step in which variable v makes choice s: its other choices are priced out of reach. */
+/*
+ * The least time of a step in which variable v makes choice s: its other choices are priced out of
+ * reach.
+ */
 static double minimise_pinned(const Explanation *e, uint32_t v, uint32_t s)
 {
     MotArena *arena = &e->plan->ctx->arena;
     MotProblem pinned = e->in->problem;
     pinned.has_memory = false;
     pinned.tables.data = mot_arena_array(arena, MotTable, e->in->problem.tables.n + 1);
-    memcpy(pinned.tables.data, e->in->problem.tables.data, e->in->problem.tables.n * sizeof(MotTable));
+    memcpy(pinned.tables.data, e->in->problem.tables.data,
+           e->in->problem.tables.n * sizeof(MotTable));
     pinned.tables.cap = pinned.tables.n + 1;
     MotTable pin = {.n_scope = 1,
                     .scope = mot_arena_copy(arena, &v, sizeof v),
@@ -207,9 +226,10 @@ static void explain_choice(const Explanation *e, uint32_t v, uint32_t s, MotText
     bool is_chosen = e->plan->ops[var->leader].factor[0] == var->choices.data[s];
     double adapted = minimise_pinned(e, v, s);
     mot_text_printf(out, "  %c %-12s %12s %13s %12s %12s\n", is_chosen ? '*' : ' ',
-                    mot_choice_name(g, mot_graph_op(g, var->leader), &e->in->factors[var->leader], var->choices.data[s]),
-                    time_text(arena, own), time_text(arena, more_collective), time_text(arena, cost.time),
-                    time_text(arena, adapted));
+                    mot_choice_name(g, mot_graph_op(g, var->leader), &e->in->factors[var->leader],
+                                    var->choices.data[s]),
+                    time_text(arena, own), time_text(arena, more_collective),
+                    time_text(arena, cost.time), time_text(arena, adapted));
 }
 
 static void explain_var(const Explanation *e, uint32_t v, MotText *out)
@@ -217,10 +237,11 @@ static void explain_var(const Explanation *e, uint32_t v, MotText *out)
     MotArena *arena = &e->plan->ctx->arena;
     const MotVar *var = &e->in->vars.data[v];
     const MotOp *op = mot_graph_op(e->plan->graph, var->leader);
-    mot_text_printf(out, "%s (%s) with %u operators that follow from it\n", mot_quote(arena, mot_choice_node(op)),
-                    mot_op_info(op->kind)->name, var->members.n - 1);
-    mot_text_printf(out, "  %c %-12s %12s %13s %12s %12s\n", ' ', "choice", "compute", "+collectives", "step, as is",
-                    "step, adapted");
+    mot_text_printf(out, "%s (%s) with %u operators that follow from it\n",
+                    mot_quote(arena, mot_choice_node(op)), mot_op_info(op->kind)->name,
+                    var->members.n - 1);
+    mot_text_printf(out, "  %c %-12s %12s %13s %12s %12s\n", ' ', "choice", "compute",
+                    "+collectives", "step, as is", "step, adapted");
     for (uint32_t s = 0; s < var->choices.n; s++)
         explain_choice(e, v, s, out);
 }
@@ -234,15 +255,17 @@ MotStatus mot_plan_explain(const MotPlan *plan, const char *glob, MotText *out)
     e.chosen_collective = sum_collectives(plan->graph, &e.chosen);
     for (uint32_t v = 0; v < e.in->vars.n; v++) {
         const MotVar *var = &e.in->vars.data[v];
-        if (var->choices.n < 2 || !mot_glob_match(glob, mot_choice_node(mot_graph_op(plan->graph, var->leader))))
+        if (var->choices.n < 2 ||
+            !mot_glob_match(glob, mot_choice_node(mot_graph_op(plan->graph, var->leader))))
             continue;
         explain_var(&e, v, out);
         n++;
     }
     if (n == 0)
-        return mot_fail(plan->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "no operator with a choice matches %s",
-                        mot_quote(&plan->ctx->arena, glob));
-    mot_text_printf(out, "`+collectives` against the plan; `as is`: the rest of the plan stays; `adapted`: the best plan "
+        return mot_fail(plan->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "no operator with a choice matches %s", mot_quote(&plan->ctx->arena, glob));
+    mot_text_printf(out, "`+collectives` against the plan; `as is`: the rest of the plan stays; "
+                         "`adapted`: the best plan "
                          "with this choice\n");
     return MOT_OK;
 }

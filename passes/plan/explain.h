@@ -5,13 +5,15 @@
 #include "passes/plan/plan.h"
 
 /*
- * A line a layer (a node of the ONNX file with everything derived from it): what it splits, seconds, bytes moved; a line a device: share,
- * time, memory; the total and its distance from the bound. `stats` may be NULL.
+ * A line a layer (a node of the ONNX file with everything derived from it): what it splits,
+ * seconds, bytes moved; a line a device: share, time, memory; the total and its distance from the
+ * bound. `stats` may be NULL.
  */
 MOT_CHECKED MotStatus mot_plan_report(const MotPlan *plan, const MotPlanStats *stats, MotText *out);
 /*
- * For every operator whose node matches `glob` and that has a choice: its choices as --fix takes them, what each costs, what the step would
- * take when the rest of the plan stays, and when it adapts. Fails with MOT_ERR_USAGE when nothing matches.
+ * For every operator whose node matches `glob` and that has a choice: its choices as --fix takes
+ * them, what each costs, what the step would take when the rest of the plan stays, and when it
+ * adapts. Fails with MOT_ERR_USAGE when nothing matches.
  */
 MOT_CHECKED MotStatus mot_plan_explain(const MotPlan *plan, const char *glob, MotText *out);
 

@@ -10,11 +10,13 @@ static void list_users(MotIntra *in)
         const MotOp *op = mot_graph_op(in->g, in->g->body.data[i]);
         for (uint32_t k = 0; k < op->n_in; k++)
             if (op->in[k])
-                mot_vec_push(&in->ctx->arena, &in->users[op->in[k]], (MotUser){in->g->body.data[i], k});
+                mot_vec_push(&in->ctx->arena, &in->users[op->in[k]],
+                             (MotUser){in->g->body.data[i], k});
     }
 }
 
-MotStatus mot_intra_open(const MotPlan *plan, const MotFix *fixes, uint32_t n_fixes, MotIntra **out_intra)
+MotStatus mot_intra_open(const MotPlan *plan, const MotFix *fixes, uint32_t n_fixes,
+                         MotIntra **out_intra)
 {
     MotIntra *in = mot_arena_new(&plan->ctx->arena, MotIntra);
     in->ctx = plan->ctx;

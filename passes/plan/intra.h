@@ -1,9 +1,10 @@
 /*
  * The intra-operator problem: variables over the training graph, and the tables that price them.
  *
- * A variable is a forward operator with everything derived from it and the pointwise operators that follow it; its choices are the
- * leader's factors. What the other members split follows from the leader's choice (vars.c). Updates, and parameters with several
- * users, have variables of their own: so sharded updates and sharded storage are found, not given.
+ * A variable is a forward operator with everything derived from it and the pointwise operators that
+ * follow it; its choices are the leader's factors. What the other members split follows from the
+ * leader's choice (vars.c). Updates, and parameters with several users, have variables of their
+ * own: so sharded updates and sharded storage are found, not given.
  */
 #ifndef MOTLEY_PASSES_PLAN_INTRA_H
 #define MOTLEY_PASSES_PLAN_INTRA_H
@@ -34,17 +35,22 @@ typedef struct MotIntra {
     MotCtx *ctx;
     MotCost *cost;
     const MotGraph *g;
-    MotFactors *factors;  /* [ops] */
-    MotUsers *users;      /* [values] in the order of the body */
+    MotFactors *factors; /* [ops] */
+    MotUsers *users;     /* [values] in the order of the body */
     MotVec(MotVar) vars;
-    uint32_t *var_of;     /* [ops]: index + 1; 0 for sinks */
-    uint32_t *member_of;  /* [ops] */
+    uint32_t *var_of;    /* [ops]: index + 1; 0 for sinks */
+    uint32_t *member_of; /* [ops] */
     MotProblem problem;
-    uint32_t n_split_tables; /* values whose table was too large and was split by users: their shared conversions count twice */
+    /* Values whose table was too large and was split by users: conversions they share count twice. */
+    uint32_t n_split_tables;
 } MotIntra;
 
-/* The problem of a plan's graph, mesh and cluster under these fixes; fails with MOT_ERR_USAGE for a fix that fixes nothing. */
-MOT_CHECKED MotStatus mot_intra_open(const MotPlan *plan, const MotFix *fixes, uint32_t n_fixes, MotIntra **out_intra);
+/*
+ * The problem of a plan's graph, mesh and cluster under these fixes; fails with MOT_ERR_USAGE for a
+ * fix that fixes nothing.
+ */
+MOT_CHECKED MotStatus mot_intra_open(const MotPlan *plan, const MotFix *fixes, uint32_t n_fixes,
+                                     MotIntra **out_intra);
 /* Its parts. Variables and their choices: linear in ops but for the number of factors. */
 MOT_CHECKED MotStatus mot_intra_make_vars(MotIntra *intra, const MotFix *fixes, uint32_t n_fixes);
 /* The tables: operators, storage, and a table a value for the conversions that its users share. */

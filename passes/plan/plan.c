@@ -1,7 +1,8 @@
 /*
- * The planner: mesh and shares from the cluster, variables and tables from the graph, the minimum by elimination, the plan
- * from its choices. Memory is held by taking the fastest of the non-dominated solutions whose evaluated peak fits every device, and
- * where none does by smaller shares for the devices that lack it.
+ * The planner: mesh and shares from the cluster, variables and tables from the graph, the minimum
+ * by elimination, the plan from its choices. Memory is held by taking the fastest of the
+ * non-dominated solutions whose evaluated peak fits every device, and where none does by smaller
+ * shares for the devices that lack it.
  */
 #include "passes/plan/plan.h"
 
@@ -11,6 +12,8 @@
 #include <string.h>
 
 enum { MAX_TRIES = 8 }; /* of smaller shares for devices that lack memory */
+/* What laying buffers out beside each other may need above the peak of what is live. */
+static const double LAYOUT_SLACK = 1.06;
 
 static int64_t gcd(int64_t a, int64_t b)
 {
@@ -63,11 +66,12 @@ static MotStatus check_shares(MotCtx *ctx, const MotPlanOpts *opts, uint32_t n)
 {
     int64_t total = 0;
     if (opts->n_share != n)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%u shares for %u devices", opts->n_share, n);
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%u shares for %u devices", opts->n_share,
+                        n);
     for (uint32_t i = 0; i < n; i++) {
         if (opts->share[i] < 0 || opts->share[i] > 1 << 20)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "share %lld is not between 0 and 1048576",
-                            (long long)opts->share[i]);
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "share %lld is not between 0 and 1048576", (long long)opts->share[i]);
         total += opts->share[i];
     }
     if (total == 0)
@@ -75,19 +79,23 @@ static MotStatus check_shares(MotCtx *ctx, const MotPlanOpts *opts, uint32_t n)
     return MOT_OK;
 }
 
-static MotStatus make_mesh(MotCtx *ctx, const MotCluster *cluster, const MotPlanOpts *opts, MotMesh *out)
+static MotStatus make_mesh(MotCtx *ctx, const MotCluster *cluster, const MotPlanOpts *opts,
+                           MotMesh *out)
 {
     uint32_t n = opts->n_devices ? opts->n_devices : cluster->devices.n;
     enum { MOST = 64 };
     if (n == 0 || n > cluster->devices.n)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%u devices are asked for, the cluster has %u", n,
-                        cluster->devices.n);
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "%u devices are asked for, the cluster has %u", n, cluster->devices.n);
     if (n > MOST)
-        return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "%u devices; a mesh has at most %d", n, MOST);
+        return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "%u devices; a mesh has at most %d", n,
+                        MOST);
     if (opts->share)
         MOT_TRY(check_shares(ctx, opts, n));
-    *out = (MotMesh){.n_axes = 1, .n_devices = n, .devices = mot_arena_array(&ctx->arena, uint32_t, n)};
-    out->axis[0] = (MotMeshAxis){.name = "d", .n = n, .share = mot_arena_array(&ctx->arena, int64_t, n)};
+    *out = (MotMesh){
+        .n_axes = 1, .n_devices = n, .devices = mot_arena_array(&ctx->arena, uint32_t, n)};
+    out->axis[0] =
+        (MotMeshAxis){.name = "d", .n = n, .share = mot_arena_array(&ctx->arena, int64_t, n)};
     for (uint32_t i = 0; i < n; i++)
         out->devices[i] = i;
     if (opts->share)
@@ -122,7 +130,7 @@ static double find_excess(const MotPlan *plan, uint32_t *out_device)
     double worst = -1;
     for (uint32_t i = 0; i < mesh->n_devices; i++) {
         double cap = plan->cluster->devices.data[mesh->devices[i]].memory;
-        double excess = cap > 0 ? plan->devices[mesh->devices[i]].memory - cap : -1;
+        double excess = cap > 0 ? plan->devices[mesh->devices[i]].memory * LAYOUT_SLACK - cap : -1;
         if (excess > worst) {
             worst = excess;
             *out_device = mesh->devices[i];
@@ -139,7 +147,10 @@ static void apply_solution(const MotIntra *in, const uint32_t *choice, MotPlan *
     set_predictions(plan, &cost);
 }
 
-/* Takes the fastest solution whose evaluated plan fits all devices, or else the one that comes nearest; returns its excess. */
+/*
+ * Takes the fastest solution whose evaluated plan fits all devices, or else the one that comes
+ * nearest; returns its excess.
+ */
 static double take_solution(const MotIntra *in, const MotSolutions *solutions, MotPlan *plan)
 {
     uint32_t best = 0, device;
@@ -156,7 +167,10 @@ static double take_solution(const MotIntra *in, const MotSolutions *solutions, M
     return least;
 }
 
-/* Sets the plan to the fastest that fits, else to the one that comes nearest. Returns the excess in bytes. */
+/*
+ * Sets the plan to the fastest that fits, else to the one that comes nearest. Returns the excess in
+ * bytes.
+ */
 static double solve(MotIntra *in, MotPlanStats *out_stats, MotPlan *plan)
 {
     MotSolutions solutions;
@@ -173,10 +187,13 @@ static double solve(MotIntra *in, MotPlanStats *out_stats, MotPlan *plan)
     *out_stats = (MotPlanStats){.n_vars = in->vars.n,
                                 .width = solutions.width,
                                 .largest_table = solutions.largest_table,
-                                .is_exact = solutions.is_exact && in->n_split_tables == 0 && !is_memory_bound,
+                                .is_exact = solutions.is_exact && in->n_split_tables == 0 &&
+                                            !is_memory_bound,
                                 .is_memory_bound = is_memory_bound};
     if (!solutions.is_exact)
-        mot_warn(in->ctx, MOT_NOWHERE, "the graph is too entangled for the exact planner: the plan comes from a beam search");
+        mot_warn(
+            in->ctx, MOT_NOWHERE,
+            "the graph is too entangled for the exact planner: the plan comes from a beam search");
     return excess;
 }
 
@@ -186,15 +203,20 @@ static MotStatus refuse_memory(const MotPlan *plan, double excess)
     uint32_t device = 0;
     find_excess(plan, &device);
     const MotDevice *tight = &plan->cluster->devices.data[device];
-    mot_fail(plan->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "no plan fits: device %s needs %s, its memory is %s",
-             mot_quote(arena, tight->name), mot_bytes_text(arena, plan->devices[device].memory),
+    mot_fail(plan->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE,
+             "no plan fits: device %s needs %s, its memory is %s", mot_quote(arena, tight->name),
+             mot_bytes_text(arena, plan->devices[device].memory * LAYOUT_SLACK),
              mot_bytes_text(arena, tight->memory));
-    mot_hint(plan->ctx, "raise its memory by %s, give it a smaller share, or use a smaller batch (--dim)",
+    mot_hint(plan->ctx,
+             "raise its memory by %s, give it a smaller share, or use a smaller batch (--dim)",
              mot_bytes_text(arena, excess));
     return plan->ctx->status;
 }
 
-/* Takes from devices that lack memory what they lack, in proportion; false if that leaves nothing to change. */
+/*
+ * Takes from devices that lack memory what they lack, in proportion; false if that leaves nothing
+ * to change.
+ */
 static bool shrink_shares(MotPlan *plan)
 {
     enum { FINE = 64 };
@@ -204,7 +226,8 @@ static bool shrink_shares(MotPlan *plan)
     for (uint32_t i = 0; i < mesh->n_devices; i++)
         most = share[i] > most ? share[i] : most;
     for (uint32_t i = 0; i < mesh->n_devices; i++) {
-        double cap = plan->cluster->devices.data[mesh->devices[i]].memory, needed = plan->devices[mesh->devices[i]].memory;
+        double cap = plan->cluster->devices.data[mesh->devices[i]].memory;
+        double needed = plan->devices[mesh->devices[i]].memory * LAYOUT_SLACK;
         if (most < FINE)
             share[i] *= FINE / most;
         if (cap > 0 && needed > cap && share[i] > 0) {
@@ -216,8 +239,8 @@ static bool shrink_shares(MotPlan *plan)
     return is_changed && total > 0;
 }
 
-MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster, const MotPlanOpts *opts,
-                        MotPlan **out_plan)
+MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
+                        const MotPlanOpts *opts, MotPlan **out_plan)
 {
     static const MotPlanOpts defaults;
     opts = opts ? opts : &defaults;

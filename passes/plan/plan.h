@@ -8,33 +8,41 @@
 typedef struct MotPlanStats {
     uint32_t n_vars, width;
     size_t largest_table;
-    bool is_exact; /* the minimum over the variables' choices; else beam search, or shared conversions counted twice */
+    /* The minimum over the variables' choices; else beam search, or shared conversions count twice. */
+    bool is_exact;
     bool is_memory_bound; /* a faster plan did not fit */
 } MotPlanStats;
 
 typedef struct MotPlanOpts {
-    uint32_t n_devices;   /* the first of the cluster; 0: all */
-    const int64_t *share; /* [n_devices] in the cluster's order; NULL: in the ratio of the devices' speeds, less where memory is short */
-    uint32_t n_share;     /* its length, to be checked */
+    uint32_t n_devices; /* the first of the cluster; 0: all */
+    /* [n_share] in the cluster's order; NULL: by the devices' speeds, less where memory is short. */
+    const int64_t *share;
+    uint32_t n_share; /* its length, to be checked */
     const MotFix *fixes;
     uint32_t n_fixes;
     MotPlanStats *stats; /* may be NULL */
 } MotPlanOpts;
 
 /*
- * Plans `graph` (with its backward and update ops) on one mesh axis over the devices. For every operator it chooses a factor that the axis
- * splits, or none, so that the predicted time of a step is least under each device's memory; `plan->bound` is a time that no
- * choice and no shares can beat in the same cost model. Deterministic. Fails with MOT_ERR_USAGE for shares and fixes
- * that make no sense, MOT_ERR_INFEASIBLE when no plan fits the memory; the context then names device and bytes.
- * `opts` may be NULL. The plan lives in ctx's arena and refers to graph and cluster.
+ * Plans `graph` (with its backward and update ops) on one mesh axis over the devices. For every
+ * operator it chooses a factor that the axis splits, or none, so that the predicted time of a step
+ * is least under each device's memory; `plan->bound` is a time that no choice and no shares can
+ * beat in the same cost model. Deterministic. Fails with MOT_ERR_USAGE for shares and fixes that
+ * make no sense, MOT_ERR_INFEASIBLE when no plan fits the memory; the context then names device and
+ * bytes. `opts` may be NULL. The plan lives in ctx's arena and refers to graph and cluster.
  */
-MOT_CHECKED MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster, const MotPlanOpts *opts,
-                                    MotPlan **out_plan);
+MOT_CHECKED MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
+                                    const MotPlanOpts *opts, MotPlan **out_plan);
 
-/* Small integers in the ratio of the devices' speeds, within 1 % where integers up to 64 allow it. */
+/*
+ * Small integers in the ratio of the devices' speeds, within 1 % where integers up to 64 allow it.
+ */
 void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n_devices, int64_t *out_share);
 
-/* Sets time, bound and device predictions from the choices in plan->ops (for parsed or hand-written plans as well). */
+/*
+ * Sets time, bound and device predictions from the choices in plan->ops (for parsed or hand-written
+ * plans as well).
+ */
 MOT_CHECKED MotStatus mot_plan_predict(MotPlan *plan);
 
 #endif

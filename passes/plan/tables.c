@@ -1,7 +1,8 @@
 /*
- * The tables of the intra-operator problem. One a variable for its operators and stored sources; one a value for the conversions
- * between the sharding in which it is left and those that its users need, each made once however many need it (as lowering does). What is
- * kept from the forward to the backward pass, and from there to the update, counts as resident.
+ * The tables of the intra-operator problem. One a variable for its operators and stored sources;
+ * one a value for the conversions between the sharding in which it is left and those that its users
+ * need, each made once however many need it (as lowering does). What is kept from the forward to
+ * the backward pass, and from there to the update, counts as resident.
  */
 #include "passes/plan/intra.h"
 
@@ -11,7 +12,8 @@ enum { MAX_SCOPE = 6, MAX_SHARED_TABLE = 20000 };
 static MotSharding left_as(const MotIntra *in, MotValue v, const uint32_t *choice)
 {
     MotOpId def = in->g->values.data[v].def;
-    return mot_choice_result(&in->factors[def], mot_intra_factor(in, def, choice), in->g->values.data[v].def_index);
+    return mot_choice_result(&in->factors[def], mot_intra_factor(in, def, choice),
+                             in->g->values.data[v].def_index);
 }
 
 static bool is_assignment(const MotOp *op)
@@ -34,7 +36,8 @@ static bool needed_as(const MotIntra *in, MotUser user, const uint32_t *choice, 
         *out = left_as(in, op->in[0], choice);
         return user.operand == 1;
     }
-    *out = mot_choice_operand(&in->factors[user.op], mot_intra_factor(in, user.op, choice), user.operand);
+    *out = mot_choice_operand(&in->factors[user.op], mot_intra_factor(in, user.op, choice),
+                              user.operand);
     return true;
 }
 
@@ -43,7 +46,9 @@ static void hold(MotLabel *label, const MotType *type, MotSharding s)
     *(s.axis[0] >= 0 ? &label->split : &label->whole) += (double)mot_type_bytes(type);
 }
 
-/* Forward, backward, update: a value that is used in a later phase than its own is kept until then. */
+/*
+ * Forward, backward, update: a value that is used in a later phase than its own is kept until then.
+ */
 static int phase_of(const MotOp *op)
 {
     static const int phases[] = {
@@ -63,15 +68,18 @@ typedef struct {
 } FormSeen;
 
 /*
- * The label of value v for these users: conversions, and bytes of the forms that are kept. Equal needs count once.
+ * The label of value v for these users: conversions, and bytes of the forms that are kept. Equal
+ * needs count once.
  */
-static MotLabel price_value(const MotIntra *in, MotValue v, const MotUser *users, uint32_t n, const uint32_t *choice)
+static MotLabel price_value(const MotIntra *in, MotValue v, const MotUser *users, uint32_t n,
+                            const uint32_t *choice)
 {
     MotLabel label = {0};
     const MotType *type = mot_graph_type(in->g, v);
     const MotOp *def = mot_graph_def(in->g, v);
     MotSharding have = left_as(in, v, choice);
-    FormSeen seen[MOT_MAX_RANK + 2] = {{have, is_stored(def)}}; /* replicated, or split in a dim; units may differ rarely */
+    FormSeen seen[MOT_MAX_RANK + 2] = {
+        {have, is_stored(def)}}; /* replicated, or split in a dim; units may differ rarely */
     uint32_t n_seen = 1;
     for (uint32_t i = 0; i < n; i++) {
         MotSharding need;
@@ -126,8 +134,8 @@ static bool sharding_varies(const MotIntra *in, MotOpId id, bool is_result, uint
     return false;
 }
 
-static void find_scope(const MotIntra *in, MotValue v, const MotUser *users, uint32_t n_users, uint32_t *scope,
-                       uint32_t *out_n)
+static void find_scope(const MotIntra *in, MotValue v, const MotUser *users, uint32_t n_users,
+                       uint32_t *scope, uint32_t *out_n)
 {
     MotOpId def = in->g->values.data[v].def;
     *out_n = 0;
@@ -142,8 +150,8 @@ static void find_scope(const MotIntra *in, MotValue v, const MotUser *users, uin
 }
 
 /* Adds a table over `scope` whose entries `price` gives. */
-static void add_value_table(MotIntra *in, MotValue v, const MotUser *users, uint32_t n_users, const uint32_t *scope,
-                            uint32_t n_scope)
+static void add_value_table(MotIntra *in, MotValue v, const MotUser *users, uint32_t n_users,
+                            const uint32_t *scope, uint32_t n_scope)
 {
     MotArena *arena = &in->ctx->arena;
     uint32_t *choice = mot_arena_array(arena, uint32_t, in->vars.n + 1);
@@ -156,7 +164,8 @@ static void add_value_table(MotIntra *in, MotValue v, const MotUser *users, uint
     bool is_zero = true;
     do {
         table.label[at] = price_value(in, v, users, n_users, choice);
-        is_zero &= table.label[at].seconds == 0 && table.label[at].whole == 0 && table.label[at].split == 0;
+        is_zero &= table.label[at].seconds == 0 && table.label[at].whole == 0 &&
+                   table.label[at].split == 0;
         at++;
     } while (mot_table_next(table.scope, n_scope, in->problem.n_choices, choice));
     if (!is_zero)
@@ -204,8 +213,10 @@ static void add_var_table(MotIntra *in, uint32_t v)
             const MotUsers *users = &in->users[op->out[0]];
             hold(label, mot_graph_type(in->g, op->out[0]), own);
             for (uint32_t u = 0; u < users->n; u++)
-                if (is_assignment(mot_graph_op(in->g, users->data[u].op)) && users->data[u].operand == 0)
-                    label->seconds += mot_cost_copy(in->cost, mot_graph_type(in->g, op->out[0]), own, NULL);
+                if (is_assignment(mot_graph_op(in->g, users->data[u].op)) &&
+                    users->data[u].operand == 0)
+                    label->seconds +=
+                        mot_cost_copy(in->cost, mot_graph_type(in->g, op->out[0]), own, NULL);
         }
     mot_vec_push(arena, &in->problem.tables, table);
 }

@@ -1,7 +1,8 @@
 /*
- * Operators -> variables. Derived operators join their forward operator, pointwise ones the operator that they follow, parameters
- * with one user that user. What a derived operator splits, given the leader's choice, is the cheapest by the cost function
- * with gradients sharded as the values that they belong to; so no operator needs a rule of its own here.
+ * Operators -> variables. Derived operators join their forward operator, pointwise ones the
+ * operator that they follow, parameters with one user that user. What a derived operator splits,
+ * given the leader's choice, is the cheapest by the cost function with gradients sharded as the
+ * values that they belong to; so no operator needs a rule of its own here.
  */
 #include "passes/plan/intra.h"
 
@@ -63,8 +64,8 @@ static bool may_be_partial(const MotFactors *factors, uint32_t k)
 }
 
 /*
- * The operand whose sharding the op may take over, or -1: the only one that is computed and as large, holding all of the op's
- * factors, none of which must stay whole.
+ * The operand whose sharding the op may take over, or -1: the only one that is computed and as
+ * large, holding all of the op's factors, none of which must stay whole.
  */
 static int find_followed(const MotIntra *in, MotOpId id)
 {
@@ -120,7 +121,10 @@ static uint32_t find_only_user(const MotIntra *in, MotValue v)
     return only;
 }
 
-/* Sources come last: by then their users have variables. Fixed ones and those of several users get their own. */
+/*
+ * Sources come last: by then their users have variables. Fixed ones and those of several users get
+ * their own.
+ */
 static void assign_sources(MotIntra *in, const MotFix *fixes, uint32_t n_fixes)
 {
     for (uint32_t i = 0; i < in->g->body.n; i++) {
@@ -158,13 +162,17 @@ static bool is_wanted_split(const MotIntra *in, MotValue v, const MotFactor *fac
         MotUser user = in->users[v].data[i];
         const MotFactors *factors = &in->factors[user.op];
         int f = mot_factor_of_operand(factors, user.operand, factor->out_dim[0]);
-        if (f >= 0 && factors->factor[f].size == factor->size && mot_factor_can_split(&factors->factor[f]))
+        if (f >= 0 && factors->factor[f].size == factor->size &&
+            mot_factor_can_split(&factors->factor[f]))
             return true;
     }
     return false;
 }
 
-/* Sources that many share are small, or cheap to take parts of: masks, positions. They stay whole everywhere. */
+/*
+ * Sources that many share are small, or cheap to take parts of: masks, positions. They stay whole
+ * everywhere.
+ */
 static bool is_shared_widely(const MotIntra *in, const MotOp *op)
 {
     enum { FEW = 4 };
@@ -188,15 +196,19 @@ static void list_choices(MotIntra *in, MotVar *var)
 static int factor_for_result(const MotFactors *factors, uint32_t k, MotSharding want)
 {
     int f = want.axis[0] >= 0 ? mot_factor_of_result(factors, k, want.axis[0]) : -1;
-    return f >= 0 && mot_factor_can_split(&factors->factor[f]) && factors->factor[f].size == want.units[0] ? f
-                                                                                                         : MOT_CHOICE_WHOLE;
+    return f >= 0 && mot_factor_can_split(&factors->factor[f]) &&
+                   factors->factor[f].size == want.units[0]
+               ? f
+               : MOT_CHOICE_WHOLE;
 }
 
 static int factor_for_operand(const MotFactors *factors, uint32_t i, MotSharding have)
 {
     int f = have.axis[0] >= 0 ? mot_factor_of_operand(factors, i, have.axis[0]) : -1;
-    return f >= 0 && mot_factor_can_split(&factors->factor[f]) && factors->factor[f].size == have.units[0] ? f
-                                                                                                         : MOT_CHOICE_WHOLE;
+    return f >= 0 && mot_factor_can_split(&factors->factor[f]) &&
+                   factors->factor[f].size == have.units[0]
+               ? f
+               : MOT_CHOICE_WHOLE;
 }
 
 /* Fills in the members' factors for one choice of the leader, in the order of the body. */
@@ -218,10 +230,11 @@ static MotSharding whole_if_partial(MotSharding s)
 }
 
 /*
- * How a value is expected to lie around the variable: as a member leaves or needs it, a gradient as the value of the same type that it
- * belongs to. False if nothing is known.
+ * How a value is expected to lie around the variable: as a member leaves or needs it, a gradient as
+ * the value of the same type that it belongs to. False if nothing is known.
  */
-static bool expect(const Fill *f, const MotOp *fwd, MotOpId fwd_id, MotValue v, bool is_result, MotSharding *out)
+static bool expect(const Fill *f, const MotOp *fwd, MotOpId fwd_id, MotValue v, bool is_result,
+                   MotSharding *out)
 {
     const MotIntra *in = f->in;
     const MotFactors *factors = &in->factors[fwd_id];
@@ -237,7 +250,8 @@ static bool expect(const Fill *f, const MotOp *fwd, MotOpId fwd_id, MotValue v, 
         return false; /* stored as it is needed */
     if (!is_result && is_member(f, def)) {
         int own = f->factor[in->member_of[def]];
-        *out = whole_if_partial(mot_choice_result(&in->factors[def], own, in->g->values.data[v].def_index));
+        *out = whole_if_partial(
+            mot_choice_result(&in->factors[def], own, in->g->values.data[v].def_index));
         return true;
     }
     const MotType *type = mot_graph_type(in->g, v);
@@ -268,12 +282,16 @@ static double price_derived(const Fill *f, MotOpId id, int choice)
             seconds += mot_cost_convert(in->cost, mot_graph_type(in->g, op->in[i]), known,
                                         mot_choice_operand(&in->factors[id], choice, i), NULL, NULL)
                            .seconds;
-    /* A weight's gradient too: what a sharded update saves in reducing, it pays in gathering the new weight. */
+    /*
+     * A weight's gradient too: what a sharded update saves in reducing, it pays in gathering the
+     * new weight.
+     */
     for (uint32_t k = 0; k < op->n_out; k++)
         if (expect(f, fwd, fwd_id, op->out[k], true, &known))
-            seconds += mot_cost_convert(in->cost, mot_graph_type(in->g, op->out[k]),
-                                        mot_choice_result(&in->factors[id], choice, k), known, NULL, NULL)
-                           .seconds;
+            seconds +=
+                mot_cost_convert(in->cost, mot_graph_type(in->g, op->out[k]),
+                                 mot_choice_result(&in->factors[id], choice, k), known, NULL, NULL)
+                    .seconds;
     return seconds;
 }
 
@@ -304,7 +322,8 @@ static int choose_source(const Fill *f, MotOpId id)
         if (!is_member(f, user.op))
             continue;
         int choice = f->factor[in->member_of[user.op]];
-        return factor_for_result(&in->factors[id], 0, mot_choice_operand(&in->factors[user.op], choice, user.operand));
+        return factor_for_result(&in->factors[id], 0,
+                                 mot_choice_operand(&in->factors[user.op], choice, user.operand));
     }
     return MOT_CHOICE_WHOLE;
 }
@@ -330,14 +349,16 @@ static void fill_choice(const MotIntra *in, const MotVar *var, uint32_t s)
             const MotOp *op = mot_graph_op(in->g, id);
             if (id == var->leader || is_source(op) != (sources == 1))
                 continue;
-            int factor = is_source(op)                            ? choose_source(&f, id)
+            int factor = is_source(op)                           ? choose_source(&f, id)
                          : is_derived_in(in, id, in->var_of[id]) ? choose_derived(&f, id)
                                                                  : choose_follower(&f, id);
             f.factor[m] = (int8_t)factor;
         }
 }
 
-/* Keeps the choice that the fix names. An op that matches a glob but lacks the choice stays free. */
+/*
+ * Keeps the choice that the fix names. An op that matches a glob but lacks the choice stays free.
+ */
 static bool apply_fix(const MotIntra *in, MotVar *var, const MotFix *fix)
 {
     const MotOp *op = mot_graph_op(in->g, var->leader);
@@ -356,8 +377,9 @@ static MotStatus refuse_fix(const MotIntra *in, const MotFix *fix)
 {
     MotArena *arena = &in->ctx->arena;
     uint32_t n_matches = 0;
-    mot_fail(in->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--fix %s=%s: no operator that matches has this choice",
-             mot_quote(arena, fix->glob), fix->choice);
+    mot_fail(in->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+             "--fix %s=%s: no operator that matches has this choice", mot_quote(arena, fix->glob),
+             fix->choice);
     for (uint32_t v = 0; v < in->vars.n; v++) {
         const MotVar *var = &in->vars.data[v];
         const MotOp *op = mot_graph_op(in->g, var->leader);
@@ -366,10 +388,11 @@ static MotStatus refuse_fix(const MotIntra *in, const MotFix *fix)
         MotText text;
         mot_text_init(&text, arena);
         for (uint32_t s = 0; s < var->choices.n; s++)
-            mot_text_printf(&text, "%s%s", s ? ", " : "",
-                            mot_choice_name(in->g, op, &in->factors[var->leader], var->choices.data[s]));
-        mot_note(in->ctx, "%s (%s): %s", mot_quote(arena, mot_choice_node(op)), mot_op_info(op->kind)->name,
-                 mot_text_get(&text));
+            mot_text_printf(
+                &text, "%s%s", s ? ", " : "",
+                mot_choice_name(in->g, op, &in->factors[var->leader], var->choices.data[s]));
+        mot_note(in->ctx, "%s (%s): %s", mot_quote(arena, mot_choice_node(op)),
+                 mot_op_info(op->kind)->name, mot_text_get(&text));
     }
     if (n_matches == 0)
         mot_hint(in->ctx, "nodes are named as in the ONNX file; `motley plan` lists them");

@@ -234,7 +234,8 @@ static void check_backend(void **state)
 
 /* What lowering never launches: values that the host fills, and sinks. */
 static const MotOpKind without_kernel[] = {MOT_OP_NONE,     MOT_OP_INPUT,  MOT_OP_PARAM,
-                                           MOT_OP_CONSTANT, MOT_OP_OUTPUT, MOT_OP_ASSIGN};
+                                           MOT_OP_CONSTANT, MOT_OP_OUTPUT, MOT_OP_ASSIGN,
+                                           MOT_OP_GRADIENT};
 
 static void every_row_has_a_case(void **state)
 {

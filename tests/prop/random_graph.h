@@ -1,6 +1,7 @@
 /*
- * Seeded random graphs for property tests: a few inputs and parameters, then ops over what is there, with the forms that the
- * rewrite rules look for more often than chance would have them. Values stay finite: whatever grows is squashed by tanh.
+ * Seeded random graphs for property tests: a few inputs and parameters, then ops over what is
+ * there, with the forms that the rewrite rules look for more often than chance would have them.
+ * Values stay finite: whatever grows is squashed by tanh.
  */
 #ifndef MOTLEY_TESTS_PROP_RANDOM_GRAPH_H
 #define MOTLEY_TESTS_PROP_RANDOM_GRAPH_H
@@ -70,12 +71,24 @@ static inline void add_unary(Random *r)
     MotValue x = any_value(r), y = 0;
     static const double exponents[] = {2, 3, 0.5, -0.5, -1, 1};
     switch (pick(r, 7)) {
-    case 0: y = mot_neg(b, x); break;
-    case 1: y = mot_exp(b, mot_tanh(b, x)); break;
-    case 2: y = mot_relu(b, x); break;
-    case 3: y = mot_sigmoid(b, x); break;
-    case 4: y = mot_neg(b, mot_neg(b, x)); break;
-    case 5: y = mot_div(b, mot_tanh(b, x), mot_sqrt(b, mot_add_scalar(b, mot_mul(b, x, x), 1))); break;
+    case 0:
+        y = mot_neg(b, x);
+        break;
+    case 1:
+        y = mot_exp(b, mot_tanh(b, x));
+        break;
+    case 2:
+        y = mot_relu(b, x);
+        break;
+    case 3:
+        y = mot_sigmoid(b, x);
+        break;
+    case 4:
+        y = mot_neg(b, mot_neg(b, x));
+        break;
+    case 5:
+        y = mot_div(b, mot_tanh(b, x), mot_sqrt(b, mot_add_scalar(b, mot_mul(b, x, x), 1)));
+        break;
     default: {
         MotValue base = mot_add_scalar(b, mot_sigmoid(b, x), 0.5);
         y = mot_pow(b, base, mot_scalar(b, MOT_F32, exponents[pick(r, 6)]));
@@ -93,16 +106,27 @@ static inline void add_scalar_op(Random *r)
     if (pick(r, 3) == 0)
         c = mot_broadcast(b, c, type.rank, type.dims);
     switch (pick(r, 5)) {
-    case 0: y = mot_add(b, c, x); break;
-    case 1: y = mot_mul(b, x, c); break;
-    case 2: y = mot_sub(b, x, c); break;
-    case 3: y = mot_sub(b, c, x); break;
-    default: y = mot_div(b, x, mot_scalar(b, MOT_F32, 1 + pick(r, 2)));
+    case 0:
+        y = mot_add(b, c, x);
+        break;
+    case 1:
+        y = mot_mul(b, x, c);
+        break;
+    case 2:
+        y = mot_sub(b, x, c);
+        break;
+    case 3:
+        y = mot_sub(b, c, x);
+        break;
+    default:
+        y = mot_div(b, x, mot_scalar(b, MOT_F32, 1 + pick(r, 2)));
     }
     keep(r, y);
 }
 
-/* With a value of the same shape, one that is broadcast, or one made by a transpose back and forth. */
+/*
+ * With a value of the same shape, one that is broadcast, or one made by a transpose back and forth.
+ */
 static inline void add_binary(Random *r)
 {
     MotBuilder *b = &r->b;
@@ -115,11 +139,20 @@ static inline void add_binary(Random *r)
         other = new_source(r, type.rank - drop, type.dims + drop);
     }
     switch (pick(r, 5)) {
-    case 0: y = mot_add(b, x, other); break;
-    case 1: y = mot_mul(b, mot_tanh(b, x), other); break;
-    case 2: y = mot_sub(b, other, x); break;
-    case 3: y = mot_max(b, x, other); break;
-    default: y = mot_select(b, mot_lt(b, x, other), x, other);
+    case 0:
+        y = mot_add(b, x, other);
+        break;
+    case 1:
+        y = mot_mul(b, mot_tanh(b, x), other);
+        break;
+    case 2:
+        y = mot_sub(b, other, x);
+        break;
+    case 3:
+        y = mot_max(b, x, other);
+        break;
+    default:
+        y = mot_select(b, mot_lt(b, x, other), x, other);
     }
     keep(r, y);
 }
@@ -130,12 +163,23 @@ static inline void add_condition(Random *r)
     MotBuilder *b = &r->b;
     MotValue x = any_value(r), c = mot_lt(b, x, mot_scalar(b, MOT_F32, 0.25));
     switch (pick(r, 6)) {
-    case 0: c = mot_not(b, mot_not(b, c)); break;
-    case 1: c = mot_and(b, mot_scalar(b, MOT_BOOL, 1), c); break;
-    case 2: c = mot_or(b, c, mot_scalar(b, MOT_BOOL, 0)); break;
-    case 3: c = mot_scalar(b, MOT_BOOL, 0); break;
-    case 4: c = mot_scalar(b, MOT_BOOL, 1); break;
-    default: c = mot_not(b, c);
+    case 0:
+        c = mot_not(b, mot_not(b, c));
+        break;
+    case 1:
+        c = mot_and(b, mot_scalar(b, MOT_BOOL, 1), c);
+        break;
+    case 2:
+        c = mot_or(b, c, mot_scalar(b, MOT_BOOL, 0));
+        break;
+    case 3:
+        c = mot_scalar(b, MOT_BOOL, 0);
+        break;
+    case 4:
+        c = mot_scalar(b, MOT_BOOL, 1);
+        break;
+    default:
+        c = mot_not(b, c);
     }
     keep(r, mot_select(b, c, mot_tanh(b, x), pick(r, 4) ? x : mot_tanh(b, x)));
 }
@@ -147,10 +191,17 @@ static inline void add_quotient(Random *r)
     MotValue x = any_value(r), one = mot_scalar(b, MOT_F32, 1), y = 0;
     MotValue w = mot_add_scalar(b, mot_mul(b, x, x), 1);
     switch (pick(r, 4)) {
-    case 0: y = mot_mul(b, x, mot_div(b, one, w)); break;
-    case 1: y = mot_div(b, one, mot_sqrt(b, w)); break;
-    case 2: y = mot_sqrt(b, mot_div(b, one, w)); break;
-    default: y = mot_div(b, x, mot_sqrt(b, w));
+    case 0:
+        y = mot_mul(b, x, mot_div(b, one, w));
+        break;
+    case 1:
+        y = mot_div(b, one, mot_sqrt(b, w));
+        break;
+    case 2:
+        y = mot_sqrt(b, mot_div(b, one, w));
+        break;
+    default:
+        y = mot_div(b, x, mot_sqrt(b, w));
     }
     keep(r, y);
 }
@@ -176,7 +227,8 @@ static inline void add_reshape(Random *r)
         int64_t size = type.dims[d];
         if (pick(r, 3) == 0 && rank > 0) {
             dims[rank - 1] *= size; /* merge */
-        } else if (pick(r, 3) == 0 && size % 2 == 0 && rank + 2 <= RANDOM_MAX_RANK && type.rank - d + rank < RANDOM_MAX_RANK) {
+        } else if (pick(r, 3) == 0 && size % 2 == 0 && rank + 2 <= RANDOM_MAX_RANK &&
+                   type.rank - d + rank < RANDOM_MAX_RANK) {
             dims[rank++] = pick(r, 2) ? size / 2 : 2;
             dims[rank] = size / dims[rank - 1];
             rank++;
@@ -184,7 +236,9 @@ static inline void add_reshape(Random *r)
             dims[rank++] = size;
         }
     }
-    if (mot_type_elements(&type) == mot_type_elements(&(MotType){.rank = rank, .dims = {dims[0], dims[1], dims[2], dims[3], dims[4]}}))
+    if (mot_type_elements(&type) ==
+        mot_type_elements(
+            &(MotType){.rank = rank, .dims = {dims[0], dims[1], dims[2], dims[3], dims[4]}}))
         keep(r, mot_reshape(&r->b, x, rank, dims));
 }
 
@@ -303,7 +357,8 @@ static inline void add_reduction(Random *r)
         if (pick(r, 2))
             axes[n++] = d;
     bool is_sum = pick(r, 2), keeps = pick(r, 2);
-    MotValue y = is_sum ? mot_reduce_sum(&r->b, x, axes, n, keeps) : mot_reduce_max(&r->b, x, axes, n, keeps);
+    MotValue y = is_sum ? mot_reduce_sum(&r->b, x, axes, n, keeps)
+                        : mot_reduce_max(&r->b, x, axes, n, keeps);
     MotType with = {.dtype = type.dtype};
     for (int d = 0; d < type.rank; d++) {
         bool is_reduced = false;
@@ -353,7 +408,10 @@ static inline void add_contract(Random *r)
 
 /* ---- What raise looks for, and things close to it ---- */
 
-/* By a division: the reciprocal is rounded to f32 in the graph, and sums of differences from the mean show that. */
+/*
+ * By a division: the reciprocal is rounded to f32 in the graph, and sums of differences from the
+ * mean show that.
+ */
 static inline MotValue mean_over(Random *r, MotValue x, int64_t axis)
 {
     MotValue n = mot_scalar_like(&r->b, x, (double)type_of(r, x).dims[axis]);
@@ -401,7 +459,8 @@ static inline void add_gelu(Random *r)
     MotValue x = any_value(r), half = mot_mul_scalar(b, x, 0.5), z = 0;
     if (pick(r, 2)) {
         MotValue cube = mot_pow(b, x, mot_scalar(b, MOT_F32, 3));
-        z = mot_tanh(b, mot_mul_scalar(b, mot_add(b, x, mot_mul_scalar(b, cube, 0.044715)), 0.7978845608));
+        z = mot_tanh(
+            b, mot_mul_scalar(b, mot_add(b, x, mot_mul_scalar(b, cube, 0.044715)), 0.7978845608));
     } else {
         z = mot_erf(b, mot_mul_scalar(b, x, 0.7071067812));
         if (pick(r, 2)) {
@@ -410,7 +469,8 @@ static inline void add_gelu(Random *r)
         }
     }
     z = mot_add_scalar(b, z, 1);
-    keep(r, pick(r, 2) ? mot_mul(b, half, z) : mot_mul_scalar(b, mot_mul(b, z, x), pick(r, 4) ? 0.5 : 0.25));
+    keep(r, pick(r, 2) ? mot_mul(b, half, z)
+                       : mot_mul_scalar(b, mot_mul(b, z, x), pick(r, 4) ? 0.5 : 0.25));
 }
 
 /* The loss of rows of 8 logits, the label's entry picked from the flat log-softmax. */
@@ -422,7 +482,8 @@ static inline void add_loss(Random *r)
     MotValue labels = mot_input(b, mot_arena_printf(&r->g->ctx->arena, "labels%d", r->n_sources++),
                                 mot_type_make(MOT_I64, 1, &rows));
     MotValue shifted = mot_sub(b, x, mot_reduce_max(b, x, &axis, 1, MOT_KEEP));
-    MotValue log_p = mot_sub(b, shifted, mot_log(b, mot_reduce_sum(b, mot_exp(b, shifted), &axis, 1, MOT_KEEP)));
+    MotValue log_p =
+        mot_sub(b, shifted, mot_log(b, mot_reduce_sum(b, mot_exp(b, shifted), &axis, 1, MOT_KEEP)));
     MotValue position = mot_add(b, mot_mul_scalar(b, mot_iota(b, MOT_I64, 1, &rows, 0), 8), labels);
     keep(r, mot_gather(b, mot_reshape(b, log_p, 1, &flat), position, 0));
 }
@@ -436,11 +497,14 @@ static inline void add_attention(Random *r)
     if (type.rank != 4)
         return;
     int64_t heads_first[] = {0, 2, 1, 3}, axis = 3, times = type.dims[1], dims[] = {times, times};
-    MotValue q = mot_transpose(b, x, heads_first), k = mot_mul_scalar(b, q, 0.5), v = mot_transpose(b, mot_tanh(b, x), heads_first);
+    MotValue q = mot_transpose(b, x, heads_first), k = mot_mul_scalar(b, q, 0.5),
+             v = mot_transpose(b, mot_tanh(b, x), heads_first);
     MotValue scores = mot_contract(b, q, k, "bhtd,bhsd->bhts");
     MotValue sees = mot_le(b, mot_iota(b, MOT_I64, 2, dims, 1), mot_iota(b, MOT_I64, 2, dims, 0));
     if (pick(r, 2))
-        scores = mot_add(b, scores, mot_select(b, sees, mot_scalar(b, MOT_F32, 0), mot_scalar(b, MOT_F32, -1e9)));
+        scores =
+            mot_add(b, scores,
+                    mot_select(b, sees, mot_scalar(b, MOT_F32, 0), mot_scalar(b, MOT_F32, -1e9)));
     else if (pick(r, 2))
         scores = mot_select(b, sees, scores, mot_scalar(b, MOT_F32, -1e30));
     else if (pick(r, 2))
@@ -451,7 +515,8 @@ static inline void add_attention(Random *r)
     MotValue e = mot_exp(b, mot_sub(b, scores, max));
     MotValue sum = mot_reduce_sum(b, e, &axis, 1, MOT_KEEP);
     MotValue p = mot_div(b, e, is_guarded ? mot_max(b, sum, mot_scalar(b, MOT_F32, FLT_MIN)) : sum);
-    MotValue y = pick(r, 2) ? mot_contract(b, p, v, "bhts,bhsd->bhtd") : mot_contract(b, v, p, "bhsd,bhts->bhtd");
+    MotValue y = pick(r, 2) ? mot_contract(b, p, v, "bhts,bhsd->bhtd")
+                            : mot_contract(b, v, p, "bhsd,bhts->bhtd");
     y = mot_transpose(b, y, heads_first);
     keep(r, mot_reshape(b, y, 3, (int64_t[]){type.dims[0], times, type.dims[2] * type.dims[3]}));
 }
@@ -474,11 +539,11 @@ static inline void add_outputs(Random *r)
 static inline MotGraph *random_graph(MotCtx *ctx, uint64_t seed)
 {
     static void (*const steps[])(Random *) = {
-        add_unary,     add_scalar_op, add_scalar_op, add_binary,    add_binary,        add_reshape, add_reshape,
-        add_reshape,   add_transpose, add_transpose, add_broadcast, add_parts,         add_parts,   add_strided_slice,
-        add_gather,    add_pad,       add_reduction, add_contract,  add_contract,      add_norm,    add_softmax,
-        add_gelu,      add_attention, add_attention, add_source,    add_condition,     add_quotient, add_cast,
-        add_loss,
+        add_unary,    add_scalar_op,     add_scalar_op, add_binary,    add_binary,    add_reshape,
+        add_reshape,  add_reshape,       add_transpose, add_transpose, add_broadcast, add_parts,
+        add_parts,    add_strided_slice, add_gather,    add_pad,       add_reduction, add_contract,
+        add_contract, add_norm,          add_softmax,   add_gelu,      add_attention, add_attention,
+        add_source,   add_condition,     add_quotient,  add_cast,      add_loss,
     };
     Random r = {.g = mot_graph_make(ctx, "random"), .state = seed * 0x9e3779b97f4a7c15u + 1};
     r.b = mot_builder_make(r.g);

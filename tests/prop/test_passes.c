@@ -1,6 +1,7 @@
 /*
- * The graph passes keep what a graph computes: `ref` results in float64 before and after each of them, on every committed
- * model and on random graphs; the verifier accepts what each leaves. What raise and split-dims must find is counted.
+ * The graph passes keep what a graph computes: `ref` results in float64 before and after each of
+ * them, on every committed model and on random graphs; the verifier accepts what each leaves. What
+ * raise and split-dims must find is counted.
  *
  *     test_passes              all
  *     test_passes --seed 0x2a  one random graph, printed before and after each pass
@@ -29,7 +30,8 @@
 static const char *const passes[] = {"simplify", "split-dims", "simplify", "raise", "simplify"};
 enum { N_PASSES = sizeof passes / sizeof *passes, MAX_OUTPUTS = 8, N_SEEDS = 600 };
 static const MotPassOpts no_opts = {0};
-static const double tolerance = 1e-6; /* float64; the files round 1/sqrt(2) and its like to float32 */
+static const double tolerance =
+    1e-6; /* float64; the files round 1/sqrt(2) and its like to float32 */
 
 /* ---- Evaluation ---- */
 
@@ -77,7 +79,8 @@ static Outputs evaluate(MotCtx *ctx, const MotGraph *g)
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
         if (op->kind == MOT_OP_INPUT)
-            values[op->out[0]] = make_tensor(ctx, *mot_graph_type(g, op->out[0]), mot_attrs(op, input)->name);
+            values[op->out[0]] =
+                make_tensor(ctx, *mot_graph_type(g, op->out[0]), mot_attrs(op, input)->name);
         else if (op->kind == MOT_OP_PARAM)
             values[op->out[0]] = make_param(ctx, mot_graph_type(g, op->out[0]), op);
     }
@@ -94,7 +97,10 @@ static Outputs evaluate(MotCtx *ctx, const MotGraph *g)
     return outputs;
 }
 
-/* The largest difference, as a part of 1 + the largest magnitude; infinite where one is NaN and the other is not. */
+/*
+ * The largest difference, as a part of 1 + the largest magnitude; infinite where one is NaN and the
+ * other is not.
+ */
 static double distance(const MotTensor *a, const MotTensor *b)
 {
     double most = 0, magnitude = 1;
@@ -140,8 +146,8 @@ static void check_passes_keep(MotCtx *ctx, MotGraph *g, const char *what, bool i
             assert_true(mot_type_equal(&after.tensor[i].type, &before.tensor[i].type));
             double d = distance(&before.tensor[i], &after.tensor[i]);
             if (!(d <= tolerance))
-                fail_msg("%s: pass %s changes output %s by %g\n%s\nbecomes\n%s", what, passes[p], before.name[i],
-                         d, given, print(ctx, g));
+                fail_msg("%s: pass %s changes output %s by %g\n%s\nbecomes\n%s", what, passes[p],
+                         before.name[i], d, given, print(ctx, g));
         }
     }
 }
@@ -214,8 +220,10 @@ static void run_all(MotCtx *ctx, MotGraph *g)
 
 static void check_counts(MotCtx *ctx, const char *path, MotGraph *g)
 {
-    static const MotOpKind gone[] = {MOT_OP_SOFTMAX, MOT_OP_ERF, MOT_OP_TANH, MOT_OP_TRANSPOSE, MOT_OP_BROADCAST,
-                                     MOT_OP_EXP, MOT_OP_REDUCE_SUM, MOT_OP_SQRT, MOT_OP_RSQRT, MOT_OP_MUL, MOT_OP_DIV};
+    static const MotOpKind gone[] = {MOT_OP_SOFTMAX,    MOT_OP_ERF,       MOT_OP_TANH,
+                                     MOT_OP_TRANSPOSE,  MOT_OP_BROADCAST, MOT_OP_EXP,
+                                     MOT_OP_REDUCE_SUM, MOT_OP_SQRT,      MOT_OP_RSQRT,
+                                     MOT_OP_MUL,        MOT_OP_DIV};
     int n[MOT_N_OPS] = {0}, layers = strstr(path, "gpt_char") ? 3 : 2;
     run_all(ctx, g);
     if (!strstr(path, "gpt"))
@@ -238,7 +246,10 @@ static void models_are_raised(void **state)
     for_each_model(check_counts);
 }
 
-/* All exports of one architecture: equal counts of everything but parameters (a tied head is one or two). */
+/*
+ * All exports of one architecture: equal counts of everything but parameters (a tied head is one or
+ * two).
+ */
 static void check_equal_counts(MotCtx *ctx, const char *path, MotGraph *g)
 {
     static const char *const archs[] = {"gpt_char", "gpt_", "mlp_mse", "mlp_"};
@@ -253,8 +264,8 @@ static void check_equal_counts(MotCtx *ctx, const char *path, MotGraph *g)
         memcpy(first[arch], n, sizeof n);
     for (int kind = 1; kind < MOT_N_OPS; kind++)
         if (n[kind] != first[arch][kind])
-            fail_msg("%s: %d %s, another export has %d", path, n[kind], mot_op_info((MotOpKind)kind)->name,
-                     first[arch][kind]);
+            fail_msg("%s: %d %s, another export has %d", path, n[kind],
+                     mot_op_info((MotOpKind)kind)->name, first[arch][kind]);
 }
 
 static void exports_of_one_model_agree(void **state)
@@ -267,8 +278,8 @@ static void exports_of_one_model_agree(void **state)
 
 typedef struct {
     MotOpKind kind;
-    const char *attrs; /* as in the text form */
-    const char *types; /* of operands, comma-separated */
+    const char *attrs;  /* as in the text form */
+    const char *types;  /* of operands, comma-separated */
     uint32_t n_results; /* that are outputs */
 } Composite;
 
@@ -294,7 +305,8 @@ static const Composite composites[] = {
     {MOT_OP_ATTENTION, "scale=0.25", "f32[2x6x4x5],f32[2x9x4x5],f32[2x9x4x3],f32[6x9]", 1},
     {MOT_OP_ATTENTION, "scale=0.25", "f32[2x6x4x5],f32[2x9x2x5],f32[2x9x2x3],f32[2x1x6x9]", 2},
     {MOT_OP_ATTENTION, "scale=0.25", "f32[2x6x4x5],f32[2x9x2x5],f32[2x9x2x3],f32[4x6x9]", 1},
-    {MOT_OP_ATTENTION, "scale=0.5, causal", "f32[2x6x4x5],f32[2x9x4x5],f32[2x9x4x3],f32[2x1x1x9]", 1},
+    {MOT_OP_ATTENTION, "scale=0.5, causal", "f32[2x6x4x5],f32[2x9x4x5],f32[2x9x4x3],f32[2x1x1x9]",
+     1},
 };
 
 static const char *composite_text(MotCtx *ctx, const Composite *c)
@@ -334,7 +346,8 @@ static void check_raised(MotCtx *ctx, const Composite *c, const char *list)
 {
     MotGraph *g = parse(ctx, composite_text(ctx, c));
     int n[MOT_N_OPS] = {0};
-    for (MotValue v = 1; v < g->values.n; v++) /* a result that nobody reads has no name in the expansion */
+    for (MotValue v = 1; v < g->values.n;
+         v++) /* a result that nobody reads has no name in the expansion */
         if (mot_graph_def(g, v)->kind == c->kind && g->values.data[v].def_index >= c->n_results)
             g->values.data[v].name = NULL;
     const char *wanted = print(ctx, g);
@@ -363,9 +376,10 @@ static void expansions_are_raised(void **state)
 static void rule_limit_stops_rewriting(void **state)
 {
     (void)state;
-    static const char text[] = "motley graph 1\ngraph @g {\n%x = input {name=\"x\"} : f32[4]\n%a = neg %x : f32[4]\n"
-                               "%b = neg %a : f32[4]\n%c = neg %b : f32[4]\n%d = neg %c : f32[4]\n"
-                               "output %d {name=\"y\"}\n}\n";
+    static const char text[] =
+        "motley graph 1\ngraph @g {\n%x = input {name=\"x\"} : f32[4]\n%a = neg %x : f32[4]\n"
+        "%b = neg %a : f32[4]\n%c = neg %b : f32[4]\n%d = neg %c : f32[4]\n"
+        "output %d {name=\"y\"}\n}\n";
     for (long limit = 0; limit <= 2; limit++) {
         MotCtx *ctx = new_ctx();
         MotGraph *g = parse(ctx, text);
@@ -437,12 +451,16 @@ static void check_all_fired(const Firings *f, const MotRules *tables, size_t n)
         }
 }
 
-/* What was compared above must have been rewritten: every rule fires on a random graph or an expansion. */
+/*
+ * What was compared above must have been rewritten: every rule fires on a random graph or an
+ * expansion.
+ */
 static void every_rule_fires(void **state)
 {
     (void)state;
-    const MotRules tables[] = {mot_rules_fold,         mot_rules_algebra,    mot_rules_shape,          mot_rules_transpose,
-                               mot_rules_raise_layers, mot_rules_raise_loss, mot_rules_raise_attention};
+    const MotRules tables[] = {
+        mot_rules_fold,         mot_rules_algebra,    mot_rules_shape,          mot_rules_transpose,
+        mot_rules_raise_layers, mot_rules_raise_loss, mot_rules_raise_attention};
     MotCtx own;
     mot_ctx_init(&own);
     Firings f = {0};
@@ -474,9 +492,12 @@ static void one_random_graph(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest all[] = {
-        cmocka_unit_test(models_compute_the_same),    cmocka_unit_test(models_are_raised),
-        cmocka_unit_test(exports_of_one_model_agree), cmocka_unit_test(expansions_are_raised),
-        cmocka_unit_test(rule_limit_stops_rewriting), cmocka_unit_test(random_graphs_compute_the_same),
+        cmocka_unit_test(models_compute_the_same),
+        cmocka_unit_test(models_are_raised),
+        cmocka_unit_test(exports_of_one_model_agree),
+        cmocka_unit_test(expansions_are_raised),
+        cmocka_unit_test(rule_limit_stops_rewriting),
+        cmocka_unit_test(random_graphs_compute_the_same),
         cmocka_unit_test(every_rule_fires),
     };
     const struct CMUnitTest one[] = {cmocka_unit_test(one_random_graph)};

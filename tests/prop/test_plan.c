@@ -1,7 +1,7 @@
 /*
- * Properties of the planner on seeded random problems: elimination against brute force over all assignments, plans against brute force
- * over all choices, priced by the evaluation that walks the body as lowering does; bound <= plan <= any random legal plan.
- * A failure prints the seed.
+ * Properties of the planner on seeded random problems: elimination against brute force over all
+ * assignments, plans against brute force over all choices, priced by the evaluation that walks the
+ * body as lowering does; bound <= plan <= any random legal plan. A failure prints the seed.
  */
 #include "passes/plan/evaluate.h"
 #include "passes/plan/plan.h"
@@ -44,7 +44,9 @@ static void assert_ok(MotCtx *ctx, MotStatus status, uint64_t number)
 
 static MotProblem draw_problem(MotCtx *ctx, uint32_t n_vars, uint32_t n_tables, bool has_memory)
 {
-    MotProblem p = {.n_vars = n_vars, .n_choices = mot_arena_array(&ctx->arena, uint32_t, n_vars), .has_memory = has_memory};
+    MotProblem p = {.n_vars = n_vars,
+                    .n_choices = mot_arena_array(&ctx->arena, uint32_t, n_vars),
+                    .has_memory = has_memory};
     for (uint32_t v = 0; v < n_vars; v++)
         p.n_choices[v] = 1 + (uint32_t)draw(4);
     for (uint32_t t = 0; t < n_tables; t++) {
@@ -57,7 +59,8 @@ static MotProblem draw_problem(MotCtx *ctx, uint32_t n_vars, uint32_t n_tables, 
             }
         table.label = mot_arena_array(&ctx->arena, MotLabel, n);
         for (size_t i = 0; i < n; i++)
-            table.label[i] = (MotLabel){(double)draw(100), has_memory ? (double)draw(5) : 0, has_memory ? (double)draw(5) : 0};
+            table.label[i] = (MotLabel){(double)draw(100), has_memory ? (double)draw(5) : 0,
+                                        has_memory ? (double)draw(5) : 0};
         mot_vec_push(&ctx->arena, &p.tables, table);
     }
     return p;
@@ -91,11 +94,12 @@ static void elimination_finds_the_minimum(void **state)
         mot_minimise_by_beam(&ctx, &p, &beam);
         double least = find_least(&p, INFINITY, INFINITY);
         bool is_good = found.is_exact && found.n == 1 && found.label[0].seconds == least &&
-                       mot_problem_evaluate(&p, found.choice[0]).seconds == least && beam.label[0].seconds >= least &&
+                       mot_problem_evaluate(&p, found.choice[0]).seconds == least &&
+                       beam.label[0].seconds >= least &&
                        mot_problem_evaluate(&p, beam.choice[0]).seconds == beam.label[0].seconds;
         if (!is_good)
-            fail_msg("seed %llu: found %g, beam %g, least %g", (unsigned long long)s, found.label[0].seconds,
-                     beam.label[0].seconds, least);
+            fail_msg("seed %llu: found %g, beam %g, least %g", (unsigned long long)s,
+                     found.label[0].seconds, beam.label[0].seconds, least);
         mot_ctx_deinit(&ctx);
     }
 }
@@ -115,7 +119,8 @@ static void fronts_hold_the_minimum_of_every_budget(void **state)
         for (uint32_t i = 0; i < found.n; i++) {
             MotLabel l = mot_problem_evaluate(&p, found.choice[i]);
             if (memcmp(&l, &found.label[i], sizeof l) != 0)
-                fail_msg("seed %llu: label %u is not that of its assignment", (unsigned long long)s, i);
+                fail_msg("seed %llu: label %u is not that of its assignment", (unsigned long long)s,
+                         i);
         }
         for (int budget = 0; found.n < MOT_MAX_LABELS / 2 && budget < 36; budget++) {
             double whole = budget % 6 * 4, split = budget / 6 % 6 * 4, best = INFINITY;
@@ -177,14 +182,16 @@ static MotCluster *draw_cluster(MotCtx *ctx)
         slow[i] = (double)(1 + draw(8)) / (double)(1 + draw(2));
     for (int i = 0; i < 4; i++)
         slow[i] = slow[i] < 1 ? 1 : slow[i];
-    return make_cluster(ctx, 2 + (uint32_t)draw(3), slow, pow(10, -4 - (double)draw(4)), pow(10, 6 + (double)draw(5)));
+    return make_cluster(ctx, 2 + (uint32_t)draw(3), slow, pow(10, -4 - (double)draw(4)),
+                        pow(10, 6 + (double)draw(5)));
 }
 
 static MotPlan copy_plan(const MotPlan *plan)
 {
     MotPlan copy = *plan;
     copy.ops = mot_arena_copy(&plan->ctx->arena, plan->ops, plan->graph->ops.n * sizeof *plan->ops);
-    copy.values = mot_arena_copy(&plan->ctx->arena, plan->values, plan->graph->values.n * sizeof *plan->values);
+    copy.values = mot_arena_copy(&plan->ctx->arena, plan->values,
+                                 plan->graph->values.n * sizeof *plan->values);
     return copy;
 }
 
@@ -201,7 +208,8 @@ static double try_all_choices(const MotPlan *plan, const MotIntra *in)
 {
     MotArena *arena = &plan->ctx->arena;
     MotPlan trial = copy_plan(plan);
-    uint32_t n = in->problem.n_vars, *all = mot_arena_array(arena, uint32_t, n), *choice = mot_arena_array(arena, uint32_t, n);
+    uint32_t n = in->problem.n_vars, *all = mot_arena_array(arena, uint32_t, n),
+             *choice = mot_arena_array(arena, uint32_t, n);
     double least = INFINITY;
     for (uint32_t v = 0; v < n; v++)
         all[v] = v;
@@ -229,13 +237,16 @@ static void plans_equal_brute_force_over_all_choices(void **state)
         MotIntra *in;
         MotPlanStats stats;
         assert_non_null(g);
-        assert_ok(&ctx, mot_plan_make(&ctx, g, draw_cluster(&ctx), &(MotPlanOpts){.stats = &stats}, &plan), s);
+        assert_ok(
+            &ctx,
+            mot_plan_make(&ctx, g, draw_cluster(&ctx), &(MotPlanOpts){.stats = &stats}, &plan), s);
         assert_ok(&ctx, mot_intra_open(plan, NULL, 0, &in), s);
         if (count_assignments(&in->problem) < 100000) {
             double least = try_all_choices(plan, in);
             n_checked++;
             if (!stats.is_exact || fabs(plan->time - least) > 1e-9 * least)
-                fail_msg("seed %llu: plan %.9g s, least %.9g s", (unsigned long long)s, plan->time, least);
+                fail_msg("seed %llu: plan %.9g s, least %.9g s", (unsigned long long)s, plan->time,
+                         least);
         }
         mot_ctx_deinit(&ctx);
     }
@@ -272,7 +283,8 @@ static void check_random_plans(MotCtx *ctx, const MotPlan *plan, uint64_t s, int
         trial.time = total.time;
         assert_ok(ctx, mot_plan_verify(&trial), s);
         if (total.time < plan->time || plan->bound > total.time || plan->bound > plan->time)
-            fail_msg("seed %llu: bound %.9g, plan %.9g, random %.9g", (unsigned long long)s, plan->bound, plan->time, total.time);
+            fail_msg("seed %llu: bound %.9g, plan %.9g, random %.9g", (unsigned long long)s,
+                     plan->bound, plan->time, total.time);
         mot_arena_rewind(&ctx->arena, mark);
     }
 }
@@ -310,9 +322,14 @@ static void bound_holds_for_any_shares(void **state)
         share[draw(2)]++;
         assert_non_null(g);
         assert_ok(&ctx, mot_plan_make(&ctx, g, cluster, NULL, &own), s);
-        assert_ok(&ctx, mot_plan_make(&ctx, g, cluster, &(MotPlanOpts){.share = share, .n_share = cluster->devices.n}, &other), s);
+        assert_ok(&ctx,
+                  mot_plan_make(&ctx, g, cluster,
+                                &(MotPlanOpts){.share = share, .n_share = cluster->devices.n},
+                                &other),
+                  s);
         if (own->bound > other->time || fabs(own->bound - other->bound) > 1e-12)
-            fail_msg("seed %llu: bound %.9g, other shares %.9g", (unsigned long long)s, own->bound, other->time);
+            fail_msg("seed %llu: bound %.9g, other shares %.9g", (unsigned long long)s, own->bound,
+                     other->time);
         mot_ctx_deinit(&ctx);
     }
 }
@@ -324,7 +341,8 @@ static void gpt_plans_are_in_order_and_equal_their_evaluation(void **state)
         MotCtx ctx;
         mot_ctx_init(&ctx);
         seed(s);
-        GptSizes sizes = {2 + (int64_t)draw(16), 16 << draw(3), 2 + (int64_t)draw(7), 16, 100 + (int64_t)draw(100), 1 + (int)draw(3)};
+        GptSizes sizes = {2 + (int64_t)draw(16),    16 << draw(3),   2 + (int64_t)draw(7), 16,
+                          100 + (int64_t)draw(100), 1 + (int)draw(3)};
         MotGraph *g = make_gpt(&ctx, sizes, "adamw:lr=1e-3");
         MotPlan *plan;
         MotIntra *in;
@@ -334,7 +352,8 @@ static void gpt_plans_are_in_order_and_equal_their_evaluation(void **state)
         assert_ok(&ctx, mot_intra_open(plan, NULL, 0, &in), s);
         mot_minimise(&ctx, &in->problem, &best);
         if (in->n_split_tables == 0 && fabs(best.label[0].seconds - plan->time) > 1e-9 * plan->time)
-            fail_msg("seed %llu: tables %.9g, evaluation %.9g", (unsigned long long)s, best.label[0].seconds, plan->time);
+            fail_msg("seed %llu: tables %.9g, evaluation %.9g", (unsigned long long)s,
+                     best.label[0].seconds, plan->time);
         check_random_plans(&ctx, plan, s, 10);
         mot_ctx_deinit(&ctx);
     }

@@ -1,4 +1,7 @@
-/* frontend/cluster_file: quantities, defaults, and one text that is refused beside each that is accepted. */
+/*
+ * frontend/cluster_file: quantities, defaults, and one text that is refused beside each that is
+ * accepted.
+ */
 #include "frontend/cluster_file.h"
 
 #include <math.h>
@@ -34,21 +37,24 @@ static MotStatus parse(MotCtx *ctx, const char *text, MotCluster **out)
 static void reads_what_the_contract_shows(void **state)
 {
     MotCluster *c;
-    assert_int_equal(parse(*state,
-                           "devices:\n"
-                           "  - {name: a, backend: cpu, threads: 1, slow: 1, memory: 2GiB}   # comment\n"
-                           "  - {name: b, backend: ref, threads: 3, slow: 2.5, memory: 512 MiB, gflops: 50, bandwidth: 10GB/s}\n"
-                           "links:\n"
-                           "  - {between: all, latency: 10us, bandwidth: 10Gbit}\n"
-                           "  - {between: [b, a], latency: 1us, bandwidth: 80GB}\n",
-                           &c),
-                     MOT_OK);
+    assert_int_equal(
+        parse(*state,
+              "devices:\n"
+              "  - {name: a, backend: cpu, threads: 1, slow: 1, memory: 2GiB}   # comment\n"
+              "  - {name: b, backend: ref, threads: 3, slow: 2.5, memory: 512 MiB, gflops: 50, "
+              "bandwidth: 10GB/s}\n"
+              "links:\n"
+              "  - {between: all, latency: 10us, bandwidth: 10Gbit}\n"
+              "  - {between: [b, a], latency: 1us, bandwidth: 80GB}\n",
+              &c),
+        MOT_OK);
     assert_int_equal(c->devices.n, 2);
     const MotDevice *a = &c->devices.data[0], *b = &c->devices.data[1];
     assert_string_equal(a->name, "a");
     assert_true(a->memory == 0x1p31 && a->slow == 1 && a->flops == 0 && a->threads == 1);
     assert_string_equal(b->backend, "ref");
-    assert_true(b->memory == 0x1p29 && b->slow == 2.5 && b->flops == 50e9 && b->bandwidth == 10e9 && b->threads == 3);
+    assert_true(b->memory == 0x1p29 && b->slow == 2.5 && b->flops == 50e9 && b->bandwidth == 10e9 &&
+                b->threads == 3);
     assert_int_equal(c->links.n, 2);
     assert_true(c->links.data[0].a == MOT_ALL_DEVICES && c->links.data[0].is_emulated);
     assert_true(fabs(c->links.data[0].latency - 10e-6) < 1e-12);
@@ -63,7 +69,8 @@ static void leaves_out_what_is_not_written(void **state)
     assert_int_equal(parse(*state, "devices: [{name: x}]", &c), MOT_OK);
     const MotDevice *x = &c->devices.data[0];
     assert_string_equal(x->backend, "cpu");
-    assert_true(x->threads == 1 && x->slow == 1 && x->memory == 0 && x->flops == 0 && x->bandwidth == 0);
+    assert_true(x->threads == 1 && x->slow == 1 && x->memory == 0 && x->flops == 0 &&
+                x->bandwidth == 0);
     assert_int_equal(c->links.n, 0);
 }
 
@@ -77,7 +84,8 @@ static void refuses_with_file_and_line(void **state)
         {"devices: [{name: a}]", "", "at least one device"},
         {"devices: [{name: a}]", "devices: []", "at least one device"},
         {"devices: [{name: a}]", "[a, b]", "keys devices and links"},
-        {"devices: [{name: a}]", "devices: [{name: a}]\ncolour: red", "line 2: unknown key \"colour\""},
+        {"devices: [{name: a}]", "devices: [{name: a}]\ncolour: red",
+         "line 2: unknown key \"colour\""},
         {"devices: [{name: a}]", "devices: [{nam: a}]", "line 1: unknown key \"nam\""},
         {"devices: [{name: a}]", "devices: [{threads: 2}]", "no name"},
         {"devices: [{name: a}]", "devices: [a]", "a device is \"a\""},
@@ -88,22 +96,30 @@ static void refuses_with_file_and_line(void **state)
         {"devices: [{name: a}]", "devices: [*x]", "aliases"},
         {"devices: [{name: a}]", "devices: [{name: }]", "name has no value"},
         {DEVICES, "devices: [{name: a}, {name: a}]", "two devices are named \"a\""},
-        {"devices: [{name: a, backend: cpu}]", "devices: [{name: a, backend: tpu}]", "no backend \"tpu\""},
+        {"devices: [{name: a, backend: cpu}]", "devices: [{name: a, backend: tpu}]",
+         "no backend \"tpu\""},
         {"devices: [{name: a, threads: 2}]", "devices: [{name: a, threads: 0}]", "threads: \"0\""},
         {"devices: [{name: a, threads: 2}]", "devices: [{name: a, threads: 1.5}]", "whole number"},
         {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: 0.5}]", "slow: \"0.5\""},
         {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: nan}]", "slow: \"nan\""},
         {"devices: [{name: a, slow: 16}]", "devices: [{name: a, slow: 0x10}]", "slow: \"0x10\""},
-        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1Gib}]", "memory: \"1Gib\" is not like 2GiB"},
-        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: -1GiB}]", "memory: \"-1GiB\""},
+        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1Gib}]",
+         "memory: \"1Gib\" is not like 2GiB"},
+        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: -1GiB}]",
+         "memory: \"-1GiB\""},
         {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1e99GiB}]", "memory"},
-        {DEVICES "links: [{between: all}]", DEVICES "links: [{latency: 1us}]", "line 2: a link needs"},
+        {DEVICES "links: [{between: all}]", DEVICES "links: [{latency: 1us}]",
+         "line 2: a link needs"},
         {DEVICES "links: [{between: all}]", DEVICES "links: [all]", "a link is \"all\""},
-        {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, c]}]", "the device \"c\""},
+        {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, c]}]",
+         "the device \"c\""},
         {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, a]}]", "itself"},
-        {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, b]}, {between: [b, a]}]", "two links"},
-        {DEVICES "links: [{between: all, latency: 1us}]", DEVICES "links: [{between: all, latency: 1Gbit}]", "latency"},
-        {DEVICES "links: [{between: all, bandwidth: 1Gbit}]", DEVICES "links: [{between: all, bandwidth: 0Gbit}]", "bandwidth"},
+        {DEVICES "links: [{between: [a, b]}]",
+         DEVICES "links: [{between: [a, b]}, {between: [b, a]}]", "two links"},
+        {DEVICES "links: [{between: all, latency: 1us}]",
+         DEVICES "links: [{between: all, latency: 1Gbit}]", "latency"},
+        {DEVICES "links: [{between: all, bandwidth: 1Gbit}]",
+         DEVICES "links: [{between: all, bandwidth: 0Gbit}]", "bandwidth"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         MotCtx *ctx = *state;
@@ -127,7 +143,8 @@ static void holds_its_limits(void **state)
         mot_text_puts(&text, "devices:\n");
         for (int i = 0; i < n; i++)
             mot_text_printf(&text, "  - {name: d%d}\n", i);
-        assert_int_equal(parse(ctx, text.data, &c), n == MOT_CLUSTER_MAX_DEVICES ? MOT_OK : MOT_ERR_LIMIT);
+        assert_int_equal(parse(ctx, text.data, &c),
+                         n == MOT_CLUSTER_MAX_DEVICES ? MOT_OK : MOT_ERR_LIMIT);
     }
 }
 
@@ -137,7 +154,9 @@ static void reads_the_committed_files(void **state)
     static const struct {
         const char *path;
         uint32_t n_devices;
-    } files[] = {{"models/clusters/four.yaml", 4}, {"models/clusters/four-slow-links.yaml", 4}, {"models/clusters/two-equal.yaml", 2}};
+    } files[] = {{"models/clusters/four.yaml", 4},
+                 {"models/clusters/four-slow-links.yaml", 4},
+                 {"models/clusters/two-equal.yaml", 2}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         MotCluster *c;
         assert_int_equal(mot_cluster_read(ctx, files[i].path, &c), MOT_OK);

@@ -179,21 +179,6 @@ static void equal_tables_look_tied(void **state)
     assert_null(find_row(&d, "head")->looks_tied);
 }
 
-static void a_tie_replaces_the_uses(void **state)
-{
-    MotCtx *ctx = *state;
-    Decision d = decide(make_tied(ctx, "1,4,2,5,3,6"), NULL);
-    assert_int_equal(mot_trained_tie(ctx, d.g, "table", "head"), MOT_OK);
-    mot_graph_compact(d.g);
-    for (uint32_t i = 0; i < d.g->body.n; i++) {
-        const MotOp *op = mot_graph_op(d.g, d.g->body.data[i]);
-        if (op->kind == MOT_OP_CONTRACT && strcmp(d.g->values.data[op->out[0]].name, "y") == 0)
-            assert_int_equal(mot_graph_def(d.g, op->in[1])->kind, MOT_OP_TRANSPOSE);
-    }
-    assert_int_equal(mot_trained_tie(ctx, d.g, "table", "zeros"), MOT_ERR_USAGE);
-    mot_error_clear(ctx);
-}
-
 static void what_is_frozen_becomes_constant(void **state)
 {
     MotCtx *ctx = *state;
@@ -216,7 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_ctx, drop_ctx)
         T(what_trains_follows_from_the_use), T(globs_overrule),
-        T(equal_tables_look_tied),           T(a_tie_replaces_the_uses),
+        T(equal_tables_look_tied),
         T(what_is_frozen_becomes_constant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

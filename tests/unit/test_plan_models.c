@@ -1,0 +1,93 @@
+/*
+ * The planner on the committed exports: real training graphs through every pass, planned, lowered
+ * and bound.
+ */
+#include "frontend/cluster_file.h"
+#include "frontend/import.h"
+#include "frontend/trained.h"
+#include "passes/graph/loss.h"
+#include "passes/graph/optimizer.h"
+#include "passes/lower/lower.h"
+#include "passes/pipeline.h"
+#include "passes/plan/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static MotStatus make_training_graph(MotCtx *ctx, const char *model, MotGraph **out)
+{
+    MotOnnxOpts onnx = mot_onnx_opts_default();
+    MotDimBinding batch = {"batch", 6};
+    MotImportOpts import = {.dims = &batch, .n_dims = strstr(model, "dynamic") ? 1 : 0};
+    MotOnnxFile *file;
+    MotTrained trained;
+    MotLoss loss;
+    MotOptimizer optimizer;
+    MOT_TRY(
+        mot_onnx_open(ctx, mot_arena_printf(&ctx->arena, "models/%s.onnx", model), &onnx, &file));
+    MOT_TRY(mot_import(ctx, file, &import, out));
+    MOT_TRY(mot_trained_decide(ctx, *out, &(MotTrainOpts){0}, &trained));
+    MOT_TRY(mot_loss_parse(ctx, *out, "cross_entropy:logits:labels", &loss));
+    MOT_TRY(mot_optimizer_parse(ctx, "adamw:lr=1e-3,clip=1", &optimizer));
+    MotPassOpts opts = {.loss = &loss, .optimizer = &optimizer};
+    return mot_passes_run(ctx, *out, &opts, NULL, "optimizer");
+}
+
+static MotStatus plan_and_lower(MotCtx *ctx, MotGraph *g, const char *cluster_file,
+                                MotPlan **out_plan)
+{
+    MotCluster *cluster;
+    MotProgram *program;
+    MotText text;
+    MotPlan *parsed;
+    MOT_TRY(mot_cluster_read(ctx, cluster_file, &cluster));
+    MOT_TRY(mot_plan_make(ctx, g, cluster, NULL, out_plan));
+    mot_text_init(&text, &ctx->arena);
+    mot_plan_print(*out_plan, &text);
+    MOT_TRY(mot_plan_parse(ctx, "plan.mot", mot_text_get(&text), &parsed));
+    MOT_TRY(mot_lower(ctx, parsed, 0, &program));
+    return mot_program_verify(program);
+}
+
+static void exports_are_planned_and_lowered(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mlp_dynamo20_opt_static",
+                                         "mlp_ts13_opt_dynamic",
+                                         "gpt_char",
+                                         "gpt_erf_manual_ts13_raw_dynamic",
+                                         "gpt_erf_sdpa_dynamo20_opt_dynamic",
+                                         "gpt_tanh_manual_ts17_raw_static",
+                                         "gpt_tanh_sdpa_dynamo18_opt_static"};
+    static const char *const clusters[] = {"models/clusters/four.yaml",
+                                           "models/clusters/four-slow-links.yaml",
+                                           "models/clusters/two-equal.yaml"};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++) {
+            MotCtx ctx;
+            MotGraph *g = NULL;
+            MotPlan *plan = NULL;
+            mot_ctx_init(&ctx);
+            MotStatus status = make_training_graph(&ctx, models[m], &g);
+            if (status == MOT_OK)
+                status = plan_and_lower(&ctx, g, clusters[c], &plan);
+            if (status != MOT_OK)
+                fail_msg("%s on %s: %s", models[m], clusters[c], mot_text_get(&ctx.error));
+            assert_true(plan->bound > 0 && plan->bound <= plan->time);
+            for (uint32_t i = 0; i < plan->cluster->devices.n; i++)
+                assert_true(plan->devices[i].busy > 0 && plan->devices[i].memory > 0);
+            mot_ctx_deinit(&ctx);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(exports_are_planned_and_lowered)};
+    return cmocka_run_group_tests_name("plan_models", tests, NULL, NULL);
+}
