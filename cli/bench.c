@@ -45,7 +45,7 @@ static double count_training_flops(const MotGraph *g)
 static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t steps, double *out_ms, double *out_losses)
 {
     for (int64_t i = 0; i < warmup + steps; i++) {
-        MotArenaMark mark = mot_arena_mark(&ctx->arena);
+        MotScope scope = mot_scope_begin(ctx);
         MOT_TRY(mot_job_set_scalar(job, MOT_INPUT_LR, mot_schedule_lr(&job->optimizer, i + 1, warmup + steps)));
         MOT_TRY(mot_job_set_scalar(job, MOT_INPUT_STEP, (double)(i + 1)));
         int64_t start = mot_now_ns();
@@ -53,7 +53,7 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
         if (i >= warmup)
             out_ms[i - warmup] = (double)(mot_now_ns() - start) * 1e-6;
         MOT_TRY(mot_job_scalar(job, "loss", MOT_SECTION_STEP, &out_losses[i]));
-        mot_arena_rewind(&ctx->arena, mark);
+        mot_scope_end(ctx, scope);
     }
     return MOT_OK;
 }

@@ -109,7 +109,7 @@ static int64_t choose(Sampler *s, const MotTensor *logits, int64_t row)
 static MotStatus generate(Sampler *s, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        MotArenaMark mark = mot_arena_mark(&s->ctx->arena);
+        MotScope scope = mot_scope_begin(s->ctx);
         int64_t start = s->tokens.n > s->length ? s->tokens.n - s->length : 0, used = s->tokens.n - start;
         for (int64_t t = 0; t < s->length; t++)
             mot_tensor_set_int(&s->window, t, t < used ? s->tokens.data[start + t] : 0);
@@ -118,7 +118,7 @@ static MotStatus generate(Sampler *s, int64_t n)
         MOT_TRY(mot_session_run(s->job.session, MOT_SECTION_EVAL));
         MOT_TRY(mot_session_output(s->job.session, s->output, MOT_SECTION_EVAL, &logits));
         int64_t token = choose(s, &logits, used - 1);
-        mot_arena_rewind(&s->ctx->arena, mark);
+        mot_scope_end(s->ctx, scope);
         mot_vec_push(&s->ctx->arena, &s->tokens, token);
         print_token(s, token);
     }

@@ -187,7 +187,7 @@ static MotStatus run_loop(MotTrainer *t, FILE *log)
     if (t->first_step < t->steps)
         mot_data_batch(t->data, t->first_step, t->batch);
     for (int64_t step = t->first_step; step < t->steps; step++) {
-        MotArenaMark mark = mot_arena_mark(&t->ctx->arena);
+        MotScope scope = mot_scope_begin(t->ctx);
         StepReport report;
         MOT_TRY(resize(t, step));
         MOT_TRY(run_step(t, step, &report));
@@ -200,7 +200,7 @@ static MotStatus run_loop(MotTrainer *t, FILE *log)
             MOT_TRY(save(t, step + 1));
         if (stops)
             return MOT_STOPPED;
-        mot_arena_rewind(&t->ctx->arena, mark);
+        mot_scope_end(t->ctx, scope);
     }
     return MOT_OK;
 }

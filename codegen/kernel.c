@@ -18,6 +18,24 @@ typedef struct {
 
 /* ---- Expansion ---- */
 
+/* Expansions with numbers that follow from a dim, such as the n of a mean: from which dim of operand 0 on must sizes be known? */
+static int find_first_whole(const MotOp *op, int rank)
+{
+    if (op->kind == MOT_OP_LAYER_NORM || op->kind == MOT_OP_LAYER_NORM_GRAD)
+        return (int)mot_attrs(op, norm)->axis;
+    return op->kind == MOT_OP_CROSS_ENTROPY || op->kind == MOT_OP_CROSS_ENTROPY_GRAD ? rank - 1 : rank;
+}
+
+static MotStatus check_whole(MotCtx *ctx, const MotGraph *g, const MotOp *op)
+{
+    const MotType *type = mot_graph_type(g, op->in[0]);
+    for (int d = find_first_whole(op, type->rank); d < type->rank; d++)
+        if (type->dims[d] < 0)
+            return mot_fail(ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(g, op), "%s needs dim %d whole, not split",
+                            mot_op_info(op->kind)->name, d);
+    return MOT_OK;
+}
+
 static MotStatus clone_op(MotBuilder *b, const MotGraph *from, const MotOp *op, MotValue *map)
 {
     MotValue in[MOT_MAX_OPERANDS], results[MOT_MAX_RESULTS] = {0};
@@ -29,6 +47,7 @@ static MotStatus clone_op(MotBuilder *b, const MotGraph *from, const MotOp *op, 
     if (mot_op_info(op->kind)->class == MOT_COMPOSITE && !mot_op_has_nest(op)) {
         MotOp own = *op;
         own.in = in;
+        MOT_TRY(check_whole(b->graph->ctx, from, op));
         MOT_TRY(mot_expand(b, &own, results));
     } else {
         b->origin = op->origin;

@@ -187,10 +187,11 @@ static LLVMValueRef call_service(MotLlvm *l, unsigned index, LLVMTypeRef type, L
 
 void mot_llvm_gemm(MotLlvm *l, const MotLlvmGemm *g)
 {
-    enum { N_ARGS = 12 };
-    LLVMTypeRef types[N_ARGS] = {l->i32, l->i32, l->i64, l->i64, l->i64, l->ptr,
+    enum { N_ARGS = 13 };
+    LLVMTypeRef types[N_ARGS] = {l->ptr, l->i32, l->i32, l->i64, l->i64, l->i64, l->ptr,
                                  l->i64, l->ptr, l->i64, l->f32, l->ptr, l->i64};
-    LLVMValueRef args[N_ARGS] = {LLVMConstInt(l->i32, g->trans_a, false),
+    LLVMValueRef args[N_ARGS] = {l->services,
+                                 LLVMConstInt(l->i32, g->trans_a, false),
                                  LLVMConstInt(l->i32, g->trans_b, false),
                                  g->m, g->n, g->k, g->a, g->lda, g->b, g->ldb, g->beta, g->c, g->ldc};
     enum { SGEMM = offsetof(MotServices, sgemm) / sizeof(void *) };

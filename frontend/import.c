@@ -89,6 +89,16 @@ static MotStatus check_operators(MotImport *im)
     return missing.n ? report_missing(im, missing.data, missing.n) : MOT_OK;
 }
 
+static MotStatus check_initializers(MotImport *im)
+{
+    const Onnx__GraphProto *graph = get_graph(im);
+    if (!graph->n_sparse_initializer)
+        return MOT_OK;
+    return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im),
+                    "initializer %s is sparse, which is not supported",
+                    quote(im, graph->sparse_initializer[0]->values->name));
+}
+
 /* ---- Names ---- */
 
 static void bind(MotImport *im, const char *name, MotBound bound)
@@ -590,6 +600,7 @@ MotStatus mot_import(MotCtx *ctx, MotOnnxFile *file, const MotImportOpts *opts,
     MotImport im = {.ctx = ctx, .file = file, .opts = opts};
     mot_map_init(&im.needed, &ctx->arena);
     MOT_TRY(check_operators(&im));
+    MOT_TRY(check_initializers(&im));
     MotStatus status = attempt(&im);
     while (status != MOT_OK && im.starts_again) {
         mot_error_clear(ctx);

@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <dnnl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +21,15 @@ typedef struct {
 } Mapped;
 
 typedef struct {
+    MotServices api; /* first: kernels know no more */
+    _Atomic int *failure;
+} CpuServices;
+
+typedef struct {
     MotCtx *ctx;
     MotPool *pool;
-    MotServices services;
+    CpuServices services;
+    _Atomic int failure; /* dnnl_status_t of a product that was refused, or 0 */
     int64_t bad_index; /* an index outside of its table, or NO_INDEX */
     Mapped *mapped;    /* own memory: the context's arena is rewound between bindings */
     uint32_t n_mapped, cap_mapped;
@@ -37,9 +44,9 @@ typedef struct {
     int64_t tasks[MOT_IMAGE_NESTS];
 } CpuKernel;
 
-/* oneDNN's row-major product. It refuses only what is no product, which no kernel asks for. */
-static void multiply(int32_t trans_a, int32_t trans_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
-                     const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+/* oneDNN's row-major product. What it refuses, which is for want of memory, is told after the launch. */
+static void multiply(const MotServices *self, int32_t trans_a, int32_t trans_b, int64_t m, int64_t n, int64_t k,
+                     const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
     if (m == 0 || n == 0)
         return;
@@ -48,8 +55,10 @@ static void multiply(int32_t trans_a, int32_t trans_b, int64_t m, int64_t n, int
             memset(c + i * ldc, 0, (size_t)n * sizeof *c);
         return;
     }
-    if (dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, 1, a, lda, b, ldb, beta, c, ldc) != dnnl_success)
-        mot_bug(__FILE__, __LINE__, "dnnl_sgemm refused a product");
+    dnnl_status_t status =
+        dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+    if (status != dnnl_success)
+        atomic_store(((const CpuServices *)(const void *)self)->failure, (int)status);
 }
 
 /* OpenMP's number of threads is set by thread; oneDNN is built on it, or on something that needs no such call. */
@@ -84,7 +93,7 @@ static MotStatus open_cpu(MotCtx *ctx, uint32_t threads, bool may_spin, void **o
     mot_ctx_defer(ctx, close_cpu, d);
     d->ctx = ctx;
     d->bad_index = NO_INDEX;
-    d->services = (MotServices){.sgemm = multiply, .bad_index = &d->bad_index};
+    d->services = (CpuServices){{.sgemm = multiply, .bad_index = &d->bad_index}, &d->failure};
     *out_self = d;
     MotPoolOpts opts = {.n_threads = threads, .may_spin = may_spin, .on_start = call_vendors_with_one_thread};
     return mot_pool_open(ctx, &opts, &d->pool);
@@ -155,7 +164,7 @@ typedef struct {
 static void run_range(void *self, int64_t begin, int64_t end, uint32_t thread)
 {
     const Launch *l = self;
-    l->run(l->bufs, l->kernel->dims, begin, end, &l->device->services,
+    l->run(l->bufs, l->kernel->dims, begin, end, &l->device->services.api,
            l->device->scratch + (int64_t)thread * l->device->scratch_bytes);
 }
 
@@ -169,6 +178,9 @@ static MotStatus launch_cpu(void *self, void *kernel, void *const *bufs)
         int64_t ranges = n_threads * (k->image.nest[i].is_coarse ? 1 : RANGES_A_THREAD);
         mot_pool_run(d->pool, run_range, &launch, k->tasks[i], ranges);
     }
+    int failure = atomic_exchange(&d->failure, 0);
+    if (failure)
+        return mot_fail(d->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "kernel %s: oneDNN refused a product, status %d", k->name, failure);
     int64_t bad = d->bad_index;
     if (bad == NO_INDEX)
         return MOT_OK;

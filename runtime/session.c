@@ -316,7 +316,7 @@ static void gather(MotSession *s, uint32_t buf, char *whole)
 
 MotStatus mot_session_read(MotSession *s, const char *name, MotTensor *out_whole)
 {
-    uint32_t buf;
+    uint32_t buf = 0;
     MOT_TRY(find_buf(s, name, NULL, &buf));
     out_whole->type = s->program->bufs.data[buf].global;
     out_whole->data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&out_whole->type));

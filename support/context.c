@@ -34,12 +34,17 @@ void mot_ctx_init(MotCtx *ctx)
 #endif
 }
 
-void mot_ctx_deinit(MotCtx *ctx)
+static void release_deferred(MotCtx *ctx, uint32_t n_kept)
 {
-    while (ctx->deferred.n) {
+    while (ctx->deferred.n > n_kept) {
         MotDeferred d = ctx->deferred.data[--ctx->deferred.n];
         d.release(d.handle);
     }
+}
+
+void mot_ctx_deinit(MotCtx *ctx)
+{
+    release_deferred(ctx, 0);
     mot_arena_deinit(&ctx->arena);
     mot_arena_deinit(&ctx->names);
 }
@@ -56,7 +61,18 @@ MotStatus mot_ctx_run(MotCtx *ctx, MotStatus (*body)(MotCtx *, void *), void *ar
 
 void mot_ctx_defer(MotCtx *ctx, void (*release)(void *), void *handle)
 {
-    mot_vec_push(&ctx->arena, &ctx->deferred, (MotDeferred){release, handle});
+    mot_vec_push(&ctx->names, &ctx->deferred, (MotDeferred){release, handle});
+}
+
+MotScope mot_scope_begin(MotCtx *ctx)
+{
+    return (MotScope){mot_arena_mark(&ctx->arena), ctx->deferred.n};
+}
+
+void mot_scope_end(MotCtx *ctx, MotScope scope)
+{
+    release_deferred(ctx, scope.n_deferred);
+    mot_arena_rewind(&ctx->arena, scope.mark);
 }
 
 static void add_loc(MotText *text, MotLoc loc)

@@ -60,8 +60,19 @@ void mot_ctx_deinit(MotCtx *ctx);
 /* Runs `body` with an unwind point for exhaustion. Not to be called from a library's callback. */
 MOT_CHECKED MotStatus mot_ctx_run(MotCtx *ctx, MotStatus (*body)(MotCtx *, void *), void *arg);
 
-/* Has `release(handle)` called by mot_ctx_deinit. */
+/* Has `release(handle)` called when the innermost open scope ends, or by mot_ctx_deinit. */
 void mot_ctx_defer(MotCtx *ctx, void (*release)(void *), void *handle);
+
+/*
+ * A scope: what was allocated and deferred after its beginning is released at its end. Use it, and not the arena's mark alone, around
+ * anything that may open files or libraries (a step that writes a checkpoint, say).
+ */
+typedef struct MotScope {
+    MotArenaMark mark;
+    uint32_t n_deferred;
+} MotScope;
+MotScope mot_scope_begin(MotCtx *ctx);
+void mot_scope_end(MotCtx *ctx, MotScope scope);
 
 /* Records the failure unless one is recorded already; returns `status`, so that callers write `return mot_fail(...)`. */
 MotStatus mot_fail(MotCtx *ctx, MotStatus status, MotLoc loc, const char *format, ...)

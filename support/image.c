@@ -13,13 +13,7 @@ bool mot_isa_is_supported(MotIsa isa)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi2");
-    if (isa == MOT_ISA_AVX2)
-        return has_avx2;
-    return has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512cd");
+    return isa == MOT_ISA_AVX512 ? __builtin_cpu_supports("x86-64-v4") != 0 : __builtin_cpu_supports("x86-64-v3") != 0;
 #else
     (void)isa;
     return false;

@@ -9,7 +9,7 @@
 
 #include "support/context.h"
 
-/* Instruction sets that kernels are compiled for, weakest first. */
+/* Instruction sets that kernels are compiled for, weakest first: the levels x86-64-v3 and x86-64-v4. */
 typedef enum MotIsa { MOT_ISA_AVX2, MOT_ISA_AVX512, MOT_N_ISAS } MotIsa;
 extern const char *const mot_isa_names[MOT_N_ISAS];
 bool mot_isa_is_supported(MotIsa isa);
@@ -17,12 +17,13 @@ bool mot_isa_is_supported(MotIsa isa);
 int mot_isa_best(void);
 
 /* What a kernel calls. Everything else it does itself. */
-typedef struct MotServices {
+typedef struct MotServices MotServices;
+struct MotServices {
     /* c[m,n] = a[m,k] b[k,n] + beta c, row-major at distances lda, ldb, ldc; trans: the operand is stored transposed. One thread. */
-    void (*sgemm)(int32_t trans_a, int32_t trans_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
-                  const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+    void (*sgemm)(const MotServices *self, int32_t trans_a, int32_t trans_b, int64_t m, int64_t n, int64_t k,
+                  const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
     int64_t *bad_index; /* set to an index that was outside of its table */
-} MotServices;
+};
 
 /* Runs tasks [begin, end). bufs: operands, then results; dims: the binding's sizes; scratch: this thread's, 64-byte aligned. */
 typedef void MotNestRun(void *const *bufs, const int64_t *dims, int64_t begin, int64_t end,

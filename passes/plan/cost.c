@@ -1,6 +1,8 @@
 /* Roofline for operators, latency and bandwidth for collectives. */
 #include "passes/plan/cost.h"
 
+#include <math.h>
+
 /* What a device is taken for when neither the cluster file nor a measurement says. */
 static const double DEFAULT_FLOPS_A_THREAD = 5e10, DEFAULT_BANDWIDTH_A_THREAD = 8e9,
                     LAUNCH_SECONDS = 4e-6;
@@ -153,30 +155,6 @@ double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double *
     return slowest;
 }
 
-/* The interval of a dim, as a fraction of it, that device i holds. */
-static void find_interval(MotCost *cost, MotSharding s, uint32_t i, double *out_begin,
-                          double *out_end)
-{
-    const int64_t *part = mot_cost_parts(cost, s.units[0]);
-    double before = 0;
-    for (uint32_t k = 0; k < i; k++)
-        before += (double)part[k];
-    *out_begin = before / (double)s.units[0];
-    *out_end = (before + (double)part[i]) / (double)s.units[0];
-}
-
-/* The fraction of what device i needs that it has already, both being split. */
-static double overlap_of(MotCost *cost, MotSharding have, MotSharding need, uint32_t i)
-{
-    if (have.axis[0] != need.axis[0])
-        return fraction_of(cost, have, i);
-    double a, b, c, d;
-    find_interval(cost, have, i, &a, &b);
-    find_interval(cost, need, i, &c, &d);
-    double begin = a > c ? a : c, end = b < d ? b : d;
-    return end > begin ? (end - begin) / (d - c) : 0;
-}
-
 /* Bytes that device i receives in the collective between the two. */
 static double received_by(MotCost *cost, const MotType *type, MotSharding have, MotSharding need,
                           uint32_t i)
@@ -189,8 +167,7 @@ static double received_by(MotCost *cost, const MotType *type, MotSharding have, 
         return total * fraction_of(cost, need, i) * others;
     if (need.axis[0] < 0) /* all-gather */
         return total * (1 - fraction_of(cost, have, i));
-    return total * fraction_of(cost, need, i) *
-           (1 - overlap_of(cost, have, need, i)); /* all-to-all */
+    return total * fraction_of(cost, need, i) * (1 - fraction_of(cost, have, i)); /* all-to-all */
 }
 
 MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding have,
@@ -202,6 +179,10 @@ MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding h
     if (have.axis[0] == MOT_REPLICATED) {
         result.is_local = true;
         result.seconds = mot_cost_copy(cost, type, need, copying);
+        return result;
+    }
+    if (have.axis[0] == need.axis[0]) { /* other units of one dim: no collective does it */
+        result.seconds = INFINITY;
         return result;
     }
     double most = 0;

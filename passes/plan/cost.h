@@ -59,8 +59,8 @@ typedef struct MotConversion {
 
 /*
  * Bringing a value of this type from one sharding to another, as lowering does it: all-reduce,
- * reduce-scatter, all-gather, all-to-all, or a local copy of the own part. received[n] and
- * copying[n], if given, are added to.
+ * reduce-scatter, all-gather, all-to-all, or a local copy of the own part. Infinite where no
+ * collective does it. received[n] and copying[n], if given, are added to.
  */
 MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding have,
                                MotSharding need, double *received, double *copying);

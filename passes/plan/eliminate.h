@@ -4,7 +4,7 @@
  *
  * A label is (seconds, bytes held whole by every device, bytes dealt out by the shares); labels add
  * component by component. Without memory the minimum of the seconds is exact. With memory the
- * Pareto front is kept, at most MOT_MAX_LABELS labels an entry. (docs/planner.md; planning.md C1.)
+ * Pareto front is kept, at most MOT_MAX_LABELS labels an entry.
  */
 #ifndef MOTLEY_PASSES_PLAN_ELIMINATE_H
 #define MOTLEY_PASSES_PLAN_ELIMINATE_H

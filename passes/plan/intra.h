@@ -41,7 +41,9 @@ typedef struct MotIntra {
     uint32_t *var_of;    /* [ops]: index + 1; 0 for sinks */
     uint32_t *member_of; /* [ops] */
     MotProblem problem;
-    /* Values whose table was too large and was split by users: conversions they share count twice. */
+    /*
+     * Values whose table was too large and was split by users: conversions they share count twice.
+     */
     uint32_t n_split_tables;
 } MotIntra;
 

@@ -255,6 +255,9 @@ MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
         plan->bound = find_bound(in->cost, in->factors);
         if (opts->stats)
             *opts->stats = stats;
+        if (isinf(plan->time))
+            return mot_fail(ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE,
+                            "no choices fit together: every one regroups the units of a split dim");
         if (excess <= 0)
             break;
         if (opts->share || tries == MAX_TRIES || !shrink_shares(plan))

@@ -8,14 +8,18 @@
 typedef struct MotPlanStats {
     uint32_t n_vars, width;
     size_t largest_table;
-    /* The minimum over the variables' choices; else beam search, or shared conversions count twice. */
+    /*
+     * The minimum over the variables' choices; else beam search, or shared conversions count twice.
+     */
     bool is_exact;
     bool is_memory_bound; /* a faster plan did not fit */
 } MotPlanStats;
 
 typedef struct MotPlanOpts {
     uint32_t n_devices; /* the first of the cluster; 0: all */
-    /* [n_share] in the cluster's order; NULL: by the devices' speeds, less where memory is short. */
+    /*
+     * [n_share] in the cluster's order; NULL: by the devices' speeds, less where memory is short.
+     */
     const int64_t *share;
     uint32_t n_share; /* its length, to be checked */
     const MotFix *fixes;

@@ -501,6 +501,10 @@ static inline void add_attention(Random *r)
              v = mot_transpose(b, mot_tanh(b, x), heads_first);
     MotValue scores = mot_contract(b, q, k, "bhtd,bhsd->bhts");
     MotValue sees = mot_le(b, mot_iota(b, MOT_I64, 2, dims, 1), mot_iota(b, MOT_I64, 2, dims, 0));
+    if (pick(r, 3) == 0) { /* a window: close to causal, and not it */
+        MotValue end = mot_add_scalar(b, mot_iota(b, MOT_I64, 2, dims, 1), 2);
+        sees = mot_and(b, sees, mot_lt(b, mot_iota(b, MOT_I64, 2, dims, 0), end));
+    }
     if (pick(r, 2))
         scores =
             mot_add(b, scores,

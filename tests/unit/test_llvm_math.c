@@ -40,11 +40,11 @@ static double rsqrt(double x)
     return 1 / sqrt(x);
 }
 
-static const Function functions[] = {{"exp", exp, -87.3, 88.7, 1.1},   {"exp", exp, -1, 1, 1.1},
+static const Function functions[] = {{"exp", exp, -87.3, 88.7, 1},     {"exp", exp, -1, 1, 1},
                                      {"log", log, 0, 0, 0.51},         {"log", log, 0.5, 2, 0.51},
-                                     {"tanh", tanh, -10, 10, 2.5},     {"tanh", tanh, -0.01, 0.01, 2.5},
-                                     {"erf", erf, -6, 6, 2.5},         {"erf", erf, -0.01, 0.01, 2.5},
-                                     {"sigmoid", sigmoid, -80, 80, 3}, {"sin", sin, -1e5, 1e5, 0.51},
+                                     {"tanh", tanh, -10, 10, 1.5},     {"tanh", tanh, -0.01, 0.01, 1.5},
+                                     {"erf", erf, -6, 6, 1.5},         {"erf", erf, -0.01, 0.01, 1.5},
+                                     {"sigmoid", sigmoid, -80, 80, 2.5}, {"sin", sin, -1e5, 1e5, 0.51},
                                      {"cos", cos, -1e5, 1e5, 0.51},    {"sin", sin, -1, 1, 0.51},
                                      {"sqrt", square_root, 0, 0, 0.51}, {"rsqrt", rsqrt, 0, 0, 1.6}};
 
@@ -139,13 +139,14 @@ static void check_pow(MotIsa isa)
     MotCtx ctx;
     mot_ctx_init(&ctx);
     for (int i = 0; i < N; i++) {
-        x[i] = (float)(i % 2 ? 0.001 + 4.0 * i / N : -3 + 6.0 * i / N);
-        z[i] = (float)(i % 2 ? -20 + 40.0 * ((i * 7919LL) % N) / N : (i / 2) % 9 - 4);
+        double part = (double)i / (double)N, other = (double)(i * 79 % N) / (double)N;
+        x[i] = (float)(i % 2 ? 0.001 + 4 * part : -3 + 6 * part);
+        z[i] = (float)(i % 2 ? -20 + 40 * other : (i / 2) % 9 - 4);
     }
     run_op(&ctx, isa, MOT_OP_POW, 2, x, z, y);
     for (int i = 0; i < N; i++) {
         double expected = pow(x[i], z[i]);
-        if (!isinf(expected) && count_ulps(expected, y[i]) > 0.51)
+        if (!isinf((float)expected) && count_ulps(expected, y[i]) > 0.51)
             fail_msg("pow(%.9g, %.9g) is %.9g, not %.9g", x[i], z[i], y[i], expected);
     }
     mot_ctx_deinit(&ctx);

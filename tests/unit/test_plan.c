@@ -134,7 +134,6 @@ static void conversions_cost_what_travels(void **state)
         {sum, rows, total / 2 * 2, total * 2},
         {rows, mot_replicated, total * 3 / 4, total * 2},
         {rows, columns, total / 2 * 1 / 2, total / 4 + 2 * total / 4 * 3 / 4},
-        {rows, coarse, 0, 0}, /* the same parts */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double received[3] = {0};
@@ -144,6 +143,7 @@ static void conversions_cost_what_travels(void **state)
         assert_near(c.bytes, cases[i].all);
         assert_near(received[0] + received[1] + received[2], cases[i].all);
     }
+    assert_true(isinf(mot_cost_convert(cost, &type, rows, coarse, NULL, NULL).seconds));
     MotConversion part = mot_cost_convert(cost, &type, mot_replicated, rows, NULL, NULL);
     assert_true(part.is_local && part.bytes == 0 && part.seconds > 0);
 }
@@ -594,6 +594,25 @@ static void broken_texts_are_refused(void **state)
     }
 }
 
+/* A reshape of 6x4 to 24 splits in 6 units; what follows may compute whole, but not in 24 units. */
+static void units_of_a_split_dim_are_kept(void **state)
+{
+    MotCtx *ctx = *state;
+    for (int is_split = 0; is_split < 2; is_split++) {
+        const char *from = "    %y = softmax %x {axis=1} : f32[6x4]\n";
+        const char *graph =
+            "    %r = reshape %x {dims=[24]} : f32[24]\n    %y = neg %r : f32[24]\n";
+        const char *text = edit(ctx, from, graph);
+        const char *at = strstr(text, "  device_prediction");
+        text = mot_arena_printf(&ctx->arena, "%.*s%s%s", (int)(at - text), text,
+                                is_split ? "  op 3 {factor=[0]}\n" : "", at);
+        MotPlan *plan = NULL;
+        MotStatus status = mot_plan_parse(ctx, "p.mot", text, &plan);
+        assert_int_equal(status, is_split ? MOT_ERR_INFEASIBLE : MOT_OK);
+    }
+    assert_non_null(strstr(mot_text_get(&ctx->error), "other units"));
+}
+
 static void verifier_refuses_broken_plans(void **state)
 {
     MotCtx *ctx = *state;
@@ -677,6 +696,7 @@ int main(void)
         TEST(text_parses_back),
         TEST(broken_texts_are_refused),
         TEST(verifier_refuses_broken_plans),
+        TEST(units_of_a_split_dim_are_kept),
         TEST(reports_name_layers_devices_and_bound),
         TEST(explanations_mark_the_choice),
     };

@@ -716,6 +716,31 @@ static void deferred_handles_are_released_newest_first(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_ctx, drop_ctx)
 
+static void count_release(void *handle)
+{
+    ++*(int *)handle;
+}
+
+static void a_scope_releases_what_was_deferred_in_it(void **state)
+{
+    (void)state;
+    MotCtx ctx;
+    int outer = 0, inner = 0;
+    mot_ctx_init(&ctx);
+    mot_ctx_defer(&ctx, count_release, &outer);
+    for (int i = 0; i < 100; i++) {
+        MotScope scope = mot_scope_begin(&ctx);
+        mot_arena_alloc(&ctx.arena, 100000);
+        mot_ctx_defer(&ctx, count_release, &inner);
+        mot_scope_end(&ctx, scope);
+        assert_int_equal(inner, i + 1);
+        assert_int_equal(outer, 0);
+    }
+    mot_ctx_deinit(&ctx);
+    assert_int_equal(outer, 1);
+    assert_int_equal(inner, 100);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -755,6 +780,7 @@ int main(void)
         TEST(format_characters_in_arguments_stay_text),
         TEST(warnings_and_infos_go_to_the_log),
         TEST(deferred_handles_are_released_newest_first),
+        TEST(a_scope_releases_what_was_deferred_in_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
