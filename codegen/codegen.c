@@ -115,10 +115,12 @@ static uint64_t make_key(MotCtx *ctx, const MotGraph *graph, MotIsa isa)
 
 static MotStatus make_image(MotCtx *ctx, const Work *w, const MotKernel *kernel, MotImageBytes *out)
 {
-    uint64_t key = make_key(ctx, kernel->graph, w->opts->isa);
+    /* Printing and building allocate from the graph's own context, which is another thread's: work on a copy. */
+    const MotGraph *graph = mot_graph_clone(ctx, kernel->graph);
+    uint64_t key = make_key(ctx, graph, w->opts->isa);
     if (read_cached(ctx, w, key, out))
         return MOT_OK;
-    MOT_TRY(mot_codegen_kernel(ctx, kernel->graph, w->opts->isa, key, out));
+    MOT_TRY(mot_codegen_kernel(ctx, graph, w->opts->isa, key, out));
     write_cached(ctx, w, key, out);
     return MOT_OK;
 }

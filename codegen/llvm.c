@@ -174,7 +174,8 @@ LLVMValueRef mot_llvm_call(MotLlvm *l, const char *name, const LLVMTypeRef *type
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     MOT_ASSERT(id != 0);
     LLVMTypeRef own[4];
-    memcpy(own, types, n_types * sizeof *own);
+    for (unsigned i = 0; i < n_types; i++)
+        own[i] = types[i];
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(l->module, id, own, n_types);
     return LLVMBuildCall2(l->b, LLVMIntrinsicGetType(l->llvm, id, own, n_types), fn, args, n_args, "");
 }

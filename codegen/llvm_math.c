@@ -108,9 +108,20 @@ static LLVMValueRef power_of_two(MotLlvm *l, LLVMValueRef k, LLVMValueRef like)
     return LLVMBuildBitCast(l->b, bits, LLVMTypeOf(like), "");
 }
 
+/* x * 2^n by the instruction for it. */
+static LLVMValueRef scale_avx512(MotLlvm *l, LLVMValueRef x, LLVMValueRef n)
+{
+    enum { PRESENT_ROUNDING = 4 };
+    LLVMValueRef all = LLVMConstAllOnes(LLVMInt16TypeInContext(l->llvm));
+    LLVMValueRef args[] = {x, n, x, all, LLVMConstInt(l->i32, PRESENT_ROUNDING, false)};
+    return mot_llvm_call(l, "llvm.x86.avx512.mask.scalef.ps.512", NULL, 0, args, 5);
+}
+
 /* x * 2^n, in two factors as one would overflow the exponent at the ends. */
 static LLVMValueRef scale_by_power(MotLlvm *l, LLVMValueRef x, LLVMValueRef n)
 {
+    if (l->isa == MOT_ISA_AVX512 && element_of(x) == l->f32)
+        return scale_avx512(l, x, n);
     LLVMValueRef k = to_i32(l, n);
     if (element_of(x) == l->f64)
         k = LLVMBuildSExt(l->b, k, mot_llvm_vector(l, l->i64), "");

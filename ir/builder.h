@@ -72,9 +72,10 @@ MotValue mot_contract(MotBuilder *b, MotValue x, MotValue y, const char *spec);
 
 /* The meaning of a composite: appends its expansion to b and gives its results. ir/expand.c holds one rule a row. */
 MOT_CHECKED MotStatus mot_expand(MotBuilder *b, const MotOp *op, MotValue *out_results);
-/* Result types of an op by the rule of its row, for operands of these types. Composites ask their expansion. */
+/*
+ * Result types of an op by the rule of its row, for operands of these types. Composites ask their expansion. MOT_ERR_LIMIT if a
+ * result has 2^62 elements or more.
+ */
 MOT_CHECKED MotStatus mot_infer(MotGraph *g, const MotOp *op, MotType *out_types);
-/* Whether the dims are sizes or symbols of the graph, and the elements fewer than 2^62; mot_infer asks it of its results. */
-MOT_CHECKED MotStatus mot_infer_check_type(MotGraph *g, const MotOp *op, const MotType *type);
 
 #endif

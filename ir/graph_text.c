@@ -304,15 +304,6 @@ static MotStatus parse_origin_and_role(Parser *p, const MotRecord *r)
                     "attribute role must be forward, dx, dw or update");
 }
 
-/* Whether all dims that are no sizes are symbols of the graph. */
-static bool has_known_dims(const MotGraph *g, const MotType *type)
-{
-    for (int i = 0; i < type->rank; i++)
-        if (type->dims[i] < 0 && !symbol_of(g, type->dims[i]))
-            return false;
-    return true;
-}
-
 /*
  * Fails if the declared types are not those of the results; without declared ones, inference must
  * have given some.
@@ -322,12 +313,6 @@ static MotStatus compare_types(Parser *p, const MotRecord *r, const MotOp *op,
 {
     for (uint32_t i = 0; i < op->n_out; i++) {
         MotType *type = &p->g->values.data[op->out[i]].type;
-        if (!has_known_dims(p->g, type))
-            return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, r->pos),
-                            "%s: the result has a size below zero", r->op);
-        if (!mot_type_fits(type))
-            return mot_fail(p->ctx, MOT_ERR_LIMIT, loc_of(p, r->pos),
-                            "%s: the result has 2^62 elements or more", r->op);
         if (!r->types.n && type->dtype == MOT_NO_DTYPE)
             return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, r->pos),
                             "%s: the type of the result is missing", r->op);

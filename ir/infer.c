@@ -370,28 +370,25 @@ static const InferRule rules[MOT_N_OPS] = {
 #include "ir/ops.def"
 };
 
-static Infer make_infer(MotGraph *g, const MotOp *op, MotType *out_types)
+/* Dims are sizes or symbols of the graph; what multiplies sizes relies on their product. */
+static MotStatus check_result(const Infer *c, const MotType *type)
 {
-    Infer c = {.g = g, .op = op, .out = out_types};
-    for (uint32_t i = 0; i < op->n_in; i++)
-        c.in[i] = mot_graph_type(g, op->in[i]);
-    return c;
-}
-
-MotStatus mot_infer_check_type(MotGraph *g, const MotOp *op, const MotType *type)
-{
-    Infer c = make_infer(g, op, NULL);
     for (int i = 0; i < type->rank; i++)
-        if (type->dims[i] < -(int64_t)g->symbols.n)
-            return refuse(&c, "a result has a negative size");
-    return mot_type_fits(type) ? MOT_OK : refuse(&c, "a result has 2^62 elements or more");
+        if (type->dims[i] < -(int64_t)c->g->symbols.n)
+            return refuse(c, "the result has a size below zero");
+    if (mot_type_fits(type))
+        return MOT_OK;
+    return mot_fail(c->g->ctx, MOT_ERR_LIMIT, mot_op_loc(c->g, c->op),
+                    "%s: the result has 2^62 elements or more", mot_op_info(c->op->kind)->name);
 }
 
 MotStatus mot_infer(MotGraph *g, const MotOp *op, MotType *out_types)
 {
-    Infer c = make_infer(g, op, out_types);
+    Infer c = {.g = g, .op = op, .out = out_types};
+    for (uint32_t i = 0; i < op->n_in; i++)
+        c.in[i] = mot_graph_type(g, op->in[i]);
     MOT_TRY(rules[op->kind](&c));
     for (uint32_t i = 0; i < op->n_out; i++)
-        MOT_TRY(mot_infer_check_type(g, op, &out_types[i]));
+        MOT_TRY(check_result(&c, &out_types[i]));
     return MOT_OK;
 }

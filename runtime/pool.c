@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 20000 }; /* about 0.3 ms */
+enum { SPINS = 20000 }; /* pauses: 0.3 to 1 ms */
 
 /* A number that threads wait on, with a count of those that sleep. */
 typedef struct {

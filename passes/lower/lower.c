@@ -229,6 +229,13 @@ typedef struct {
     MotMap inputs;   /* buffer -> kernel input */
 } KernelMaker;
 
+/* Names in the kernel the dims that the program has by now. */
+static void name_symbols(Lower *l, MotGraph *graph)
+{
+    for (uint32_t i = graph->symbols.n; i < l->program->dims.n; i++)
+        mot_vec_push(&l->ctx->arena, &graph->symbols, l->program->dims.data[i].name);
+}
+
 static MotValue add_operand(Lower *l, KernelMaker *k, MotOpId id, uint32_t i)
 {
     const MotOp *op = mot_graph_op(l->g, id), *def = mot_graph_def(l->g, op->in[i]);
@@ -242,6 +249,7 @@ static MotValue add_operand(Lower *l, KernelMaker *k, MotOpId id, uint32_t i)
     uint64_t known;
     if (mot_map_get(&k->inputs, &buf, sizeof buf, &known))
         return (MotValue)known;
+    name_symbols(l, k->b.graph);
     MotValue v = mot_input(&k->b, mot_arena_printf(&l->ctx->arena, "i%u", k->n_bufs), l->program->bufs.data[buf].type);
     mot_map_put(&k->inputs, &buf, sizeof buf, v);
     k->bufs[k->n_bufs++] = buf;
@@ -257,6 +265,7 @@ static void add_member(Lower *l, KernelMaker *k, MotOpId id)
         in[i] = add_operand(l, k, id, i);
     for (uint32_t i = 0; i < op->n_out; i++)
         types[i] = make_local_type(l, mot_graph_type(l->g, op->out[i]), l->plan->values[op->out[i]]);
+    name_symbols(l, k->b.graph);
     MotOpId inner = mot_build_typed(&k->b, op->kind, in, op->n_in, op->attrs, types);
     for (uint32_t i = 0; i < op->n_out; i++)
         k->inner[op->out[i]] = mot_result(&k->b, inner, i);
@@ -268,8 +277,6 @@ static uint32_t find_kernel(Lower *l, MotGraph *graph)
     MotText text;
     uint64_t index;
     mot_text_init(&text, &l->ctx->arena);
-    for (uint32_t i = 0; i < l->program->dims.n; i++)
-        mot_vec_push(&l->ctx->arena, &graph->symbols, l->program->dims.data[i].name);
     mot_graph_print(graph, &text);
     if (mot_map_get(&l->kernels, text.data, text.n, &index))
         return (uint32_t)index;

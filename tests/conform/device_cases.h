@@ -132,6 +132,13 @@ static const Case cases[] = {
     {"slice, symbolic", ONE_SYMBOL(5, 2), IN("x", "f32[@ax40]") "%y = slice %x {start=[0, 20], size=[-1, 20], step=[1, 1]} : f32[@ax20]\n" OUT("y")},
     {"pad", NO_SYMBOLS, IN("x", "f32[5x40]") "%y = pad %x {lo=[1, 0], hi=[0, 3], value=1.5} : f32[6x43]\n" OUT("y")},
     {"pad, symbolic", ONE_SYMBOL(5, 0), IN("x", "f32[@ax40]") "%y = pad %x {lo=[0, 2], hi=[0, 3]} : f32[@ax45]\n" OUT("y")},
+    {"pads added up: parts put into one", ONE_SYMBOL(2, 1), IN("x", "f32[@ax5x3x8]") IN("x2", "f32[@ax5x3x8]") IN("x3", "f32[@ax5x3x8]")
+     "%1 = reshape %x {dims=[-1, 5, 1, 3, 8]} : f32[@ax5x1x3x8]\n%2 = reshape %x2 {dims=[-1, 5, 1, 3, 8]} : f32[@ax5x1x3x8]\n"
+     "%3 = reshape %x3 {dims=[-1, 5, 1, 3, 8]} : f32[@ax5x1x3x8]\n"
+     "%4 = pad %1 {lo=[0, 0, 0, 0, 0], hi=[0, 0, 2, 0, 0]} : f32[@ax5x3x3x8]\n"
+     "%5 = pad %2 {lo=[0, 0, 1, 0, 0], hi=[0, 0, 1, 0, 0]} : f32[@ax5x3x3x8]\n"
+     "%6 = pad %3 {lo=[0, 0, 2, 0, 0], hi=[0, 0, 0, 0, 0]} : f32[@ax5x3x3x8]\n"
+     "%7 = add %4 %5 : f32[@ax5x3x3x8]\n%y = add %7 %6 : f32[@ax5x3x3x8]\n" OUT("y")},
     {"concat", NO_SYMBOLS, IN("x", "f32[5x40]") IN("x2", "f32[5x3]") IN("x3", "f32[5x17]")
      "%y = concat %x %x2 %x3 {axis=1} : f32[5x60]\n" OUT("y")},
     {"concat outer", ONE_SYMBOL(9, 16), IN("x", "f32[5x@a]") IN("x2", "f32[3x@a]") "%y = concat %x %x2 {axis=0} : f32[8x@a]\n" OUT("y")},

@@ -366,6 +366,33 @@ static void graphs_refuse_what_does_not_fit(void **state)
     }
 }
 
+/* Doubles become integers toward zero, and stay at the ends of the range. */
+static void integers_hold_what_fits(void **state)
+{
+    static const struct {
+        MotDtype dtype;
+        double given;
+        int64_t wanted;
+    } cases[] = {
+        {MOT_I64, -2.75, -2},        {MOT_I64, 1e300, INT64_MAX}, {MOT_I64, -INFINITY, INT64_MIN},
+        {MOT_I32, 2.75, 2},          {MOT_I32, 3e9, INT32_MAX},   {MOT_I32, -3e9, INT32_MIN},
+        {MOT_I32, (double)NAN, 0},   {MOT_U8, 255.5, 255},        {MOT_U8, -1, 0},
+        {MOT_BOOL, (double)NAN, 1},  {MOT_BOOL, -0.0, 0},         {MOT_BOOL, 0.25, 1},
+        {MOT_I64, (double)NAN, 0},   {MOT_U8, (double)INFINITY, 255},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t data = 0;
+        MotTensor t = {mot_type_scalar(cases[i].dtype), &data};
+        mot_tensor_set(&t, 0, cases[i].given);
+        assert_int_equal(mot_tensor_get_int(&t, 0), cases[i].wanted);
+    }
+    float huge[] = {-1e30f, NAN};
+    MotTensor t = {mot_type_make(MOT_F32, 1, (int64_t[]){2}), huge};
+    assert_int_equal(mot_tensor_get_int(&t, 0), INT64_MIN);
+    assert_int_equal(mot_tensor_get_int(&t, 1), 0);
+}
+
 static void symbolic_dims_follow_the_inputs(void **state)
 {
     MotCtx *ctx = *state;
@@ -519,6 +546,7 @@ int main(void)
         TEST(ignored_rows_have_no_loss_and_no_gradient),
         TEST(graphs_evaluate_from_inputs_and_parameters),
         TEST(graphs_refuse_what_does_not_fit),
+        TEST(integers_hold_what_fits),
         TEST(symbolic_dims_follow_the_inputs),
         TEST(scratch_is_returned),
         TEST(indices_out_of_range_are_named),

@@ -103,9 +103,13 @@ static void expect_equal(const Split *s, uint32_t k, const MotTensor *got, const
 static MotTensor reduce_parts(const Split *s, const MotTensor *a, const MotTensor *b)
 {
     MotTensor sum = make_tensor(s->ctx, a->type);
+    bool wraps = s->f->kind == MOT_FACTOR_SUM && mot_dtype_class(a->type.dtype) == MOT_CLASS_INT;
     for (int64_t i = 0; i < mot_type_elements(&a->type); i++) {
         double x = mot_tensor_get(a, i), y = mot_tensor_get(b, i);
-        mot_tensor_set(&sum, i, s->f->kind == MOT_FACTOR_SUM ? x + y : x != x || x > y ? x : y);
+        if (wraps)
+            mot_tensor_set_int(&sum, i, mot_tensor_get_int(a, i) + mot_tensor_get_int(b, i));
+        else
+            mot_tensor_set(&sum, i, s->f->kind == MOT_FACTOR_SUM ? x + y : x != x || x > y ? x : y);
     }
     return sum;
 }

@@ -283,6 +283,12 @@ static void errors_name_place_and_rule(void **state)
          "the shape has 2^62 elements or more"},
         {"%y = broadcast %x {dims=[-1, 2, 3]}", "broadcast: the result has a size below zero"},
         {"%y = concat %x %x {axis=2}", "at t.mot, line 3, column 1"},
+        {"%l = input {name=\"l\"} : u8[4611686018427387903]\n%y = concat %l %l %l", "concat: too many"},
+        {"%y = reshape %x {dims=[-9223372036854775808]}", "has another number of elements"},
+        {"%y = iota {dims=[-1], dtype=i64}", "iota: the result has a size below zero"},
+        {"%y = exp %x\nassign %y %x", "assign: the first operand is no parameter"},
+        {"%w = param {name=\"w\"} : f32[3]\ngradient %w %x",
+         "gradient: the value has another type than the parameter"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const char *body =

@@ -1,0 +1,180 @@
+/*
+ * The CUDA text of every kernel of every committed model, on 1 and on 4 devices, compiles for sm_80, sm_90 and sm_100. No GPU is needed,
+ * but NVRTC: without it the test is skipped.
+ */
+#include "codegen/cuda.h"
+#include "codegen/kernel.h"
+#include "codegen/nvrtc.h"
+#include "frontend/import.h"
+#include "frontend/trained.h"
+#include "passes/graph/loss.h"
+#include "passes/graph/optimizer.h"
+#include "passes/lower/lower.h"
+#include "passes/pipeline.h"
+#include "passes/plan/plan.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BATCH = 16, LEAST_MODELS = 20, SKIPPED = 77 }; /* BATCH: kernels that NVRTC gets at once, as starting it takes longest */
+
+static const int archs[] = {80, 90, 100};
+static const uint32_t device_counts[] = {1, 4};
+
+typedef struct {
+    MotMap names; /* of the kernels in `texts` */
+    MotVec(const char *) texts;
+    uint32_t n_models, n_kernels; /* with repetitions */
+    uint32_t n_nests[MOT_N_SHAPES];
+    uint32_t n_skipped;
+} Test;
+
+/* The training graph of a model: with its loss, gradients and AdamW. */
+static MotStatus make_graph(MotCtx *ctx, const char *path, MotGraph **out_graph)
+{
+    static const MotDimBinding batch = {"batch", 8};
+    const MotOnnxOpts onnx = mot_onnx_opts_default();
+    const MotImportOpts import = {.dims = &batch, .n_dims = 1};
+    const MotTrainOpts train = {0};
+    MotOnnxFile *file;
+    MotTrained trained;
+    MotLoss loss = {0};
+    MotOptimizer optimizer = {0};
+    MotGraph *g;
+    MOT_TRY(mot_onnx_open(ctx, path, &onnx, &file));
+    if (mot_import(ctx, file, &import, &g) == MOT_ERR_USAGE) { /* no dim is called batch */
+        mot_error_clear(ctx);
+        MOT_TRY(mot_import(ctx, file, &(MotImportOpts){0}, &g));
+    }
+    MOT_TRY(ctx->status);
+    MOT_TRY(mot_trained_decide(ctx, g, &train, &trained));
+    MOT_TRY(mot_loss_parse(ctx, g, strstr(path, "mse") ? "mse:y:labels" : "cross_entropy:logits:labels", &loss));
+    MOT_TRY(mot_optimizer_parse(ctx, "adamw:lr=3e-4,clip=1", &optimizer));
+    MOT_TRY(mot_trained_freeze(ctx, g, file));
+    MOT_TRY(mot_passes_run(ctx, g, &(MotPassOpts){.loss = &loss, .optimizer = &optimizer}, NULL, "optimizer"));
+    *out_graph = g;
+    return MOT_OK;
+}
+
+static MotStatus print_kernel(MotCtx *ctx, Test *t, const MotKernel *kernel)
+{
+    MotKernelIr nests;
+    const char *text;
+    t->n_kernels++;
+    if (mot_map_put_str(&t->names, kernel->name, 0))
+        return MOT_OK;
+    MOT_TRY(mot_kernel_build(ctx, kernel->graph, &nests));
+    for (uint32_t i = 0; i < nests.n_nests; i++)
+        t->n_nests[nests.nest[i]->shape]++;
+    MOT_TRY(mot_cuda_text(ctx, kernel->graph, &text));
+    mot_vec_push(&ctx->arena, &t->texts, text);
+    return MOT_OK;
+}
+
+static MotStatus print_model(MotCtx *ctx, Test *t, const char *path)
+{
+    MotGraph *graph;
+    MOT_TRY(make_graph(ctx, path, &graph));
+    t->n_models++;
+    for (size_t i = 0; i < sizeof device_counts / sizeof *device_counts; i++) {
+        MotPlan *plan;
+        MotProgram *program;
+        MOT_TRY(mot_plan_make(ctx, graph, mot_cluster_make(ctx, device_counts[i], 1), NULL, &plan));
+        MOT_TRY(mot_lower(ctx, plan, 0, &program));
+        for (uint32_t k = 0; k < program->kernels.n; k++)
+            MOT_TRY(print_kernel(ctx, t, &program->kernels.data[k]));
+    }
+    return MOT_OK;
+}
+
+static MotStatus print_models(MotCtx *ctx, Test *t)
+{
+    glob_t found;
+    if (glob("models/*.onnx", 0, NULL, &found))
+        return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "no models/*.onnx here");
+    MotStatus status = MOT_OK;
+    for (size_t i = 0; i < found.gl_pathc && status == MOT_OK; i++) {
+        status = print_model(ctx, t, found.gl_pathv[i]);
+        if (status != MOT_OK)
+            mot_note(ctx, "in %s", found.gl_pathv[i]);
+    }
+    globfree(&found);
+    if (status == MOT_OK && t->n_models < LEAST_MODELS)
+        return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "only %u models were found", t->n_models);
+    return status;
+}
+
+static const char *join_texts(MotCtx *ctx, const Test *t, uint32_t from, uint32_t to)
+{
+    MotText text;
+    mot_text_init(&text, &ctx->arena);
+    for (uint32_t i = from; i < to; i++)
+        mot_text_puts(&text, t->texts.data[i]);
+    return mot_text_get(&text);
+}
+
+static MotStatus compile_texts(MotCtx *ctx, Test *t, const MotNvrtc *nvrtc, int arch)
+{
+    size_t bytes = 0;
+    if (!mot_nvrtc_supports(nvrtc, arch)) {
+        printf("sm_%d: skipped: NVRTC %s does not compile for it\n", arch, mot_nvrtc_version(nvrtc));
+        t->n_skipped++;
+        return MOT_OK;
+    }
+    for (uint32_t from = 0; from < t->texts.n; from += BATCH) {
+        uint32_t to = from + BATCH < t->texts.n ? from + BATCH : t->texts.n;
+        const void *cubin;
+        size_t n;
+        MOT_TRY(mot_nvrtc_compile(ctx, nvrtc, join_texts(ctx, t, from, to), arch, &cubin, &n));
+        bytes += n;
+        if (n < 4 || memcmp(cubin, "\177ELF", 4) != 0)
+            return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "sm_%d: NVRTC gave no cubin", arch);
+    }
+    printf("sm_%d: %u kernels, %zu bytes\n", arch, t->texts.n, bytes);
+    return MOT_OK;
+}
+
+/* Text that is wrong is refused, and the log says where. */
+static MotStatus check_refusal(MotCtx *ctx, const MotNvrtc *nvrtc)
+{
+    const void *cubin;
+    size_t n;
+    MotStatus status = mot_nvrtc_compile(ctx, nvrtc, "__global__ void f(float *x) { *x = nonsense; }", archs[0], &cubin, &n);
+    bool is_named = status == MOT_ERR_INTERNAL && strstr(mot_text_get(&ctx->error), "nonsense");
+    mot_error_clear(ctx);
+    return is_named ? MOT_OK : mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "NVRTC's log is not in the error");
+}
+
+static MotStatus run(MotCtx *ctx, void *self)
+{
+    Test *t = self;
+    MotNvrtc *nvrtc;
+    mot_map_init(&t->names, &ctx->arena);
+    MOT_TRY(print_models(ctx, t));
+    printf("%u models, %u kernels, %u different\n", t->n_models, t->n_kernels, t->texts.n);
+    for (int shape = 0; shape < MOT_N_SHAPES; shape++)
+        printf("  %-14s %4u nests\n", mot_shape_names[shape], t->n_nests[shape]);
+    if (mot_nvrtc_open(ctx, &nvrtc) != MOT_OK) {
+        printf("skipped: %s\n", mot_text_get(&ctx->error));
+        mot_error_clear(ctx);
+        t->n_skipped++;
+        return MOT_OK;
+    }
+    MOT_TRY(check_refusal(ctx, nvrtc));
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        MOT_TRY(compile_texts(ctx, t, nvrtc, archs[i]));
+    return MOT_OK;
+}
+
+int main(void)
+{
+    MotCtx ctx;
+    Test t = {0};
+    mot_ctx_init(&ctx);
+    MotStatus status = mot_ctx_run(&ctx, run, &t);
+    if (status != MOT_OK)
+        printf("failed: %s\n", mot_text_get(&ctx.error));
+    mot_ctx_deinit(&ctx);
+    return status != MOT_OK ? 1 : t.n_skipped ? SKIPPED : 0;
+}
