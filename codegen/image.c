@@ -8,7 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_ALIGNMENT = 4096 }; /* a page: where images are mapped */
+/*
+ * A page: where images are mapped. The first function does not stand at its very start, as UBSan looks for a signature in front of
+ * what is called.
+ */
+enum { MAX_ALIGNMENT = 4096, LEAD_BYTES = 64 };
 
 typedef struct {
     MotCtx *ctx;
@@ -67,6 +71,7 @@ static bool is_loaded(const Layout *l, const Elf64_Shdr *s)
 static MotStatus place_sections(Layout *l)
 {
     l->at = mot_arena_array(&l->ctx->arena, uint64_t, l->header->e_shnum);
+    l->bytes = LEAD_BYTES;
     for (uint32_t i = 0; i < l->header->e_shnum; i++) {
         const Elf64_Shdr *s = &l->sections[i];
         l->at[i] = UINT64_MAX;

@@ -37,7 +37,8 @@ typedef struct MotLanes {
     LLVMValueRef first; /* i64: index along the lane loop of lane 0 */
     LLVMValueRef mask;  /* <lanes x i1>, or NULL: all lanes are inside */
     LLVMValueRef *value; /* [nodes]; NULL: not computed in this place */
-    LLVMValueRef *reduced; /* [nodes]: alloca of the partial results of REDUCE nodes */
+    LLVMValueRef *reduced; /* [nodes]: alloca of REDUCE nodes: partial results, then the results */
+    LLVMValueRef *total;   /* [nodes]: the same, of complete chunks */
     unsigned number;    /* among the lanes that share a scratch row of saved nodes */
 } MotLanes;
 

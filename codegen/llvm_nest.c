@@ -6,14 +6,14 @@
  * reduced loops once a phase; a saved node is written to scratch in the first phase that wants it and read in later ones.
  *
  * Tasks. Pointwise: a block of BLOCK elements along the lanes at one point of the other loops. Row: a row. Column: COLUMN_VECTORS
- * vectors of columns. The sum of a row is made lane by lane and then in a fixed tree, that of a column in order: the result does not
- * depend on how tasks are dealt out.
+ * vectors of columns. A lane sums at most CHUNK elements at a time before they are added to its total, so that errors grow with the
+ * root of the number of chunks; the totals of a row's lanes are combined in a fixed tree. Results don't depend on how tasks are dealt out.
  */
 #include "codegen/llvm.h"
 
 #include <math.h>
 
-enum { BLOCK = 4096, COLUMN_VECTORS = 4, ALIGNMENT = 64 };
+enum { BLOCK = 4096, COLUMN_VECTORS = 4, CHUNK = 64, ALIGNMENT = 64 };
 
 static const MotNodeInfo *info_of(const MotLlvm *l, MotNode node)
 {
@@ -147,8 +147,11 @@ static void start_reductions(MotLlvm *l, MotLanes *lanes)
         const MotNodeInfo *node = info_of(l, i);
         if (node->kind != MOT_NODE_REDUCE)
             continue;
-        lanes->reduced[i] = LLVMBuildAlloca(l->entry, mot_llvm_vector(l, mot_llvm_type(l, node->dtype)), "");
+        LLVMTypeRef type = mot_llvm_vector(l, mot_llvm_type(l, node->dtype));
+        lanes->reduced[i] = LLVMBuildAlloca(l->entry, type, "");
+        lanes->total[i] = LLVMBuildAlloca(l->entry, type, "");
         LLVMBuildStore(l->b, identity_of(l, node), lanes->reduced[i]);
+        LLVMBuildStore(l->b, identity_of(l, node), lanes->total[i]);
     }
 }
 
@@ -160,6 +163,26 @@ static void add_to_reduction(MotLlvm *l, MotLanes *lanes, MotNode id)
         x = mot_llvm_select(l, lanes->mask, x, identity_of(l, node));
     LLVMValueRef sum = LLVMBuildLoad2(l->b, LLVMTypeOf(x), lanes->reduced[id], "");
     LLVMBuildStore(l->b, combine(l, node, sum, x), lanes->reduced[id]);
+}
+
+static bool ends_in(const MotNodeInfo *node, uint32_t phase)
+{
+    return node->kind == MOT_NODE_REDUCE && node->phase == phase;
+}
+
+/* A chunk is complete: its partial results go into the totals and start anew. */
+static void fold_reductions(MotLlvm *l, MotLanes *lanes, uint32_t phase)
+{
+    for (MotNode i = 1; i < l->nest->nodes.n; i++) {
+        const MotNodeInfo *node = info_of(l, i);
+        if (!ends_in(node, phase))
+            continue;
+        LLVMTypeRef type = mot_llvm_vector(l, mot_llvm_type(l, node->dtype));
+        LLVMValueRef part = LLVMBuildLoad2(l->b, type, lanes->reduced[i], "");
+        LLVMValueRef total = LLVMBuildLoad2(l->b, type, lanes->total[i], "");
+        LLVMBuildStore(l->b, combine(l, node, total, part), lanes->total[i]);
+        LLVMBuildStore(l->b, identity_of(l, node), lanes->reduced[i]);
+    }
 }
 
 static LLVMValueRef combine_sum(MotLlvm *l, LLVMValueRef a, LLVMValueRef b)
@@ -179,21 +202,24 @@ static LLVMValueRef combine_max_u8(MotLlvm *l, LLVMValueRef a, LLVMValueRef b)
     return mot_llvm_op(l, MOT_OP_MAX, MOT_U8, MOT_U8, arg);
 }
 
-/* Rows: from a partial result a lane to the result, in every lane. */
+/* All lanes of a vector combined, in every lane. */
+static LLVMValueRef combine_lanes(MotLlvm *l, const MotNodeInfo *node, LLVMValueRef vector)
+{
+    bool is_max = node->op == MOT_OP_REDUCE_MAX;
+    if (mot_dtype_class(node->dtype) == MOT_CLASS_FLOAT)
+        return mot_llvm_reduce_lanes(l, vector, is_max ? mot_llvm_fmax : mot_llvm_fadd);
+    return mot_llvm_reduce_lanes(l, vector, !is_max ? combine_sum : node->dtype == MOT_U8 ? combine_max_u8 : combine_max_int);
+}
+
+/* The totals become the results: of a row in every lane, of columns as they are. */
 static void finish_reductions(MotLlvm *l, MotLanes *lanes, uint32_t phase)
 {
     for (MotNode i = 1; i < l->nest->nodes.n; i++) {
         const MotNodeInfo *node = info_of(l, i);
-        if (node->kind != MOT_NODE_REDUCE || node->phase != phase)
+        if (!ends_in(node, phase))
             continue;
-        bool is_max = node->op == MOT_OP_REDUCE_MAX, is_float = mot_dtype_class(node->dtype) == MOT_CLASS_FLOAT;
-        LLVMTypeRef type = mot_llvm_vector(l, mot_llvm_type(l, node->dtype));
-        LLVMValueRef parts = LLVMBuildLoad2(l->b, type, lanes->reduced[i], "");
-        LLVMValueRef all = mot_llvm_reduce_lanes(
-            l, parts,
-            is_float ? (is_max ? mot_llvm_fmax : mot_llvm_fadd)
-                     : (!is_max ? combine_sum : node->dtype == MOT_U8 ? combine_max_u8 : combine_max_int));
-        LLVMBuildStore(l->b, all, lanes->reduced[i]);
+        LLVMValueRef total = LLVMBuildLoad2(l->b, mot_llvm_vector(l, mot_llvm_type(l, node->dtype)), lanes->total[i], "");
+        LLVMBuildStore(l->b, l->nest->shape == MOT_SHAPE_ROW ? combine_lanes(l, node, total) : total, lanes->reduced[i]);
     }
 }
 
@@ -205,7 +231,7 @@ static void print_point(MotLlvm *l, MotLanes *lanes, uint32_t phase, const bool 
     forget_inner(l, lanes);
     each_saved(l, lanes, is_written, read_saved);
     for (MotNode i = 1; i < nest->nodes.n; i++)
-        if (info_of(l, i)->kind == MOT_NODE_REDUCE && info_of(l, i)->phase == phase)
+        if (ends_in(info_of(l, i), phase))
             add_to_reduction(l, lanes, i);
     for (uint32_t i = 0; i < nest->stores.n; i++)
         if (is_inner_store(nest, &nest->stores.data[i]) && info_of(l, nest->stores.data[i].value)->phase == phase)
@@ -305,20 +331,36 @@ static LLVMValueRef count_rows(MotLlvm *l)
     return mot_llvm_points(l, 0, l->nest->n_kept);
 }
 
+/* The lane loop of a row, in chunks. */
+static void print_line(MotLlvm *l, MotLanes *lanes, uint32_t phase, const bool *is_written)
+{
+    MotExtent extent = lane_extent(l);
+    LLVMValueRef zero = mot_llvm_int(l, 0), n = mot_llvm_extent(l, extent), chunk = mot_llvm_int(l, CHUNK * l->lanes);
+    if (extent.n == 0 && extent.factor <= CHUNK * l->lanes) {
+        print_lane_loop(l, lanes, zero, n, phase, is_written);
+        fold_reductions(l, lanes, phase);
+        return;
+    }
+    MotLlvmLoop loop = mot_llvm_loop_begin(l, zero, n, chunk);
+    print_lane_loop(l, lanes, loop.index, mot_llvm_min(l, mot_llvm_add(l, loop.index, chunk), n), phase, is_written);
+    fold_reductions(l, lanes, phase);
+    mot_llvm_loop_end(l, &loop);
+}
+
 /* One pass through the row. */
 static void print_row_phase(MotLlvm *l, MotLanes *lanes, uint32_t phase, const bool *is_written)
 {
     const MotNest *nest = l->nest;
-    LLVMValueRef zero = mot_llvm_int(l, 0), n = mot_llvm_extent(l, lane_extent(l));
-    l->saved_index = zero;
+    l->saved_index = mot_llvm_int(l, 0);
     if (nest->n_loops - nest->n_kept == 1) {
-        print_lane_loop(l, lanes, zero, n, phase, is_written);
+        print_line(l, lanes, phase, is_written);
         return;
     }
-    MotLlvmLoop loop = mot_llvm_loop_begin(l, zero, mot_llvm_points(l, nest->n_kept, nest->n_loops - 1), mot_llvm_int(l, 1));
+    LLVMValueRef lines = mot_llvm_points(l, nest->n_kept, nest->n_loops - 1);
+    MotLlvmLoop loop = mot_llvm_loop_begin(l, mot_llvm_int(l, 0), lines, mot_llvm_int(l, 1));
     mot_llvm_set_point(l, loop.index, nest->n_kept, nest->n_loops - 1);
-    l->saved_index = mot_llvm_mul(l, loop.index, n);
-    print_lane_loop(l, lanes, zero, n, phase, is_written);
+    l->saved_index = mot_llvm_mul(l, loop.index, mot_llvm_extent(l, lane_extent(l)));
+    print_line(l, lanes, phase, is_written);
     mot_llvm_loop_end(l, &loop);
 }
 
@@ -350,16 +392,27 @@ static LLVMValueRef count_column_tasks(MotLlvm *l)
     return mot_llvm_mul(l, count_outer_points(l), count_blocks(l, COLUMN_VECTORS * l->lanes));
 }
 
-static void print_column_phase(MotLlvm *l, MotLanes *lanes, uint32_t phase, bool *is_written)
+/* Points [from, to) of the reduced loops. */
+static void print_column_chunk(MotLlvm *l, MotLanes *lanes, LLVMValueRef from, LLVMValueRef to, uint32_t phase, const bool *is_written)
 {
-    const MotNest *nest = l->nest;
-    LLVMValueRef n = mot_llvm_points(l, nest->n_kept, nest->n_loops);
-    MotLlvmLoop loop = mot_llvm_loop_begin(l, mot_llvm_int(l, 0), n, mot_llvm_int(l, 1));
-    mot_llvm_set_point(l, loop.index, nest->n_kept, nest->n_loops);
+    MotLlvmLoop loop = mot_llvm_loop_begin(l, from, to, mot_llvm_int(l, 1));
+    mot_llvm_set_point(l, loop.index, l->nest->n_kept, l->nest->n_loops);
     l->saved_index = loop.index;
     for (unsigned i = 0; i < COLUMN_VECTORS; i++)
         print_point(l, &lanes[i], phase, is_written);
     mot_llvm_loop_end(l, &loop);
+    for (unsigned i = 0; i < COLUMN_VECTORS; i++)
+        fold_reductions(l, &lanes[i], phase);
+}
+
+static void print_column_phase(MotLlvm *l, MotLanes *lanes, uint32_t phase, bool *is_written)
+{
+    LLVMValueRef n = mot_llvm_points(l, l->nest->n_kept, l->nest->n_loops), chunk = mot_llvm_int(l, CHUNK);
+    MotLlvmLoop loop = mot_llvm_loop_begin(l, mot_llvm_int(l, 0), n, chunk);
+    print_column_chunk(l, lanes, loop.index, mot_llvm_min(l, mot_llvm_add(l, loop.index, chunk), n), phase, is_written);
+    mot_llvm_loop_end(l, &loop);
+    for (unsigned i = 0; i < COLUMN_VECTORS; i++)
+        finish_reductions(l, &lanes[i], phase);
     note_written(l, &lanes[0], is_written);
 }
 

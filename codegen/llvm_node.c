@@ -12,7 +12,8 @@ MotLanes mot_llvm_lanes_make(MotLlvm *l, LLVMValueRef first, LLVMValueRef mask)
     return (MotLanes){.first = first,
                       .mask = mask,
                       .value = mot_arena_array(&l->ctx->arena, LLVMValueRef, n),
-                      .reduced = mot_arena_array(&l->ctx->arena, LLVMValueRef, n)};
+                      .reduced = mot_arena_array(&l->ctx->arena, LLVMValueRef, n),
+                      .total = mot_arena_array(&l->ctx->arena, LLVMValueRef, n)};
 }
 
 static const MotNodeInfo *info_of(const MotLlvm *l, MotNode node)

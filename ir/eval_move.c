@@ -2,7 +2,6 @@
  * dtype. */
 #include "ir/eval_rules.h"
 
-#include <math.h>
 #include <string.h>
 
 static size_t element_bytes(const MotTensor *tensor)
@@ -15,21 +14,6 @@ static void copy_element(const MotTensor *to, int64_t i, const MotTensor *from, 
     size_t bytes = element_bytes(to);
     memcpy((char *)to->data + (size_t)i * bytes, (const char *)from->data + (size_t)k * bytes,
            bytes);
-}
-
-/* A float as an integer: towards zero; what the dtype cannot hold becomes its nearest value, NaN 0
- * (as on a GPU). */
-static int64_t to_int(double x, MotDtype dtype)
-{
-    double least = dtype == MOT_U8 ? 0 : dtype == MOT_I32 ? INT32_MIN : (double)INT64_MIN;
-    double most = dtype == MOT_U8 ? UINT8_MAX : dtype == MOT_I32 ? INT32_MAX : 0x1p63;
-    if (isnan(x))
-        return 0;
-    if (x <= least)
-        return (int64_t)least;
-    if (x >= most)
-        return dtype == MOT_I64 ? INT64_MAX : (int64_t)most;
-    return (int64_t)x;
 }
 
 /* Copies where the walk leads: offset 0 in the result, offset 1 in the operand. */
@@ -99,13 +83,8 @@ MotStatus mot_eval_pad(MotEval *e)
     const MotAttr_pad *a = mot_attrs(e->op, pad);
     MotTensor *out = &e->out[0];
     int64_t n = mot_type_elements(&out->type), strides[MOT_MAX_RANK];
-    bool is_int = mot_dtype_class(out->type.dtype) == MOT_CLASS_INT;
-    for (int64_t i = 0; i < n; i++) {
-        if (is_int)
-            mot_tensor_set_int(out, i, to_int(a->value, out->type.dtype));
-        else
-            mot_tensor_set(out, i, a->value);
-    }
+    for (int64_t i = 0; i < n; i++)
+        mot_tensor_set(out, i, a->value);
     MotWalk w = walk_dense(&e->in[0].type, 1);
     mot_eval_strides(&out->type, strides);
     for (int d = 0; d < w.n_loops; d++) {
@@ -176,17 +155,14 @@ MotStatus mot_eval_iota(MotEval *e)
     return MOT_OK;
 }
 
-/* Integers wrap into smaller ones; what is not zero becomes true. */
+/* Floats saturate (ir/dtype.h), integers wrap into smaller ones; what is not zero becomes true. */
 MotStatus mot_eval_cast(MotEval *e)
 {
     const MotTensor *x = &e->in[0], *out = &e->out[0];
-    MotDtype to = out->type.dtype;
     bool from_float = mot_dtype_class(x->type.dtype) == MOT_CLASS_FLOAT;
     int64_t n = mot_type_elements(&out->type);
     for (int64_t i = 0; i < n; i++) {
-        if (from_float && mot_dtype_class(to) == MOT_CLASS_INT)
-            mot_tensor_set_int(out, i, to_int(mot_tensor_get(x, i), to));
-        else if (from_float)
+        if (from_float)
             mot_tensor_set(out, i, mot_tensor_get(x, i));
         else
             mot_tensor_set_int(out, i, mot_tensor_get_int(x, i));

@@ -186,18 +186,6 @@ static void check_choice(Checker *c, MotOpId id, const MotFactors *factors)
             complain(c, op, "an operand comes from a later stage");
 }
 
-/* An operand may be split as its value is, in another dim, or not: regrouping the units of one dim has no collective. */
-static void check_operands(Checker *c, MotOpId id, const MotFactors *factors)
-{
-    const MotOp *op = mot_graph_op(c->plan->graph, id);
-    for (uint32_t k = 0; k < op->n_in; k++) {
-        MotSharding have = c->plan->values[op->in[k]], need = mot_plan_operand(c->plan, id, factors, k);
-        for (uint32_t a = 0; op->in[k] && a < MOT_MAX_AXES; a++)
-            if (have.axis[a] >= 0 && have.axis[a] == need.axis[a] && have.units[a] != need.units[a])
-                complain(c, op, "an operand is needed in other units of the dim in which its value is split");
-    }
-}
-
 /* The recorded shardings must be what the rules give. `scratch` holds values of a plan of its own. */
 static void check_results(Checker *c, MotOpId id, const MotFactors *factors, MotPlan *scratch)
 {
@@ -228,7 +216,6 @@ MotStatus mot_plan_verify(const MotPlan *plan)
         check_choice(&c, id, &factors);
         if (c.n > 0)
             break;
-        check_operands(&c, id, &factors);
         check_results(&c, id, &factors, &scratch);
     }
     return plan->ctx->status;

@@ -83,6 +83,21 @@ static void close_cpu(void *self)
     free(d);
 }
 
+/* Every thread gets at least `bytes` of scratch. */
+static MotStatus reserve_scratch(Cpu *d, MotCtx *ctx, int64_t bytes)
+{
+    bytes = (bytes + SCRATCH_ALIGNMENT - 1) & ~(int64_t)(SCRATCH_ALIGNMENT - 1);
+    if (bytes <= d->scratch_bytes)
+        return MOT_OK;
+    char *scratch = aligned_alloc(SCRATCH_ALIGNMENT, (size_t)bytes * mot_pool_size(d->pool));
+    if (!scratch)
+        return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for %lld bytes of scratch", (long long)bytes);
+    free(d->scratch);
+    d->scratch = scratch;
+    d->scratch_bytes = bytes;
+    return MOT_OK;
+}
+
 static MotStatus open_cpu(MotCtx *ctx, uint32_t threads, bool may_spin, void **out_self)
 {
     if (mot_isa_best() < 0)
@@ -96,7 +111,8 @@ static MotStatus open_cpu(MotCtx *ctx, uint32_t threads, bool may_spin, void **o
     d->services = (CpuServices){{.sgemm = multiply, .bad_index = &d->bad_index}, &d->failure};
     *out_self = d;
     MotPoolOpts opts = {.n_threads = threads, .may_spin = may_spin, .on_start = call_vendors_with_one_thread};
-    return mot_pool_open(ctx, &opts, &d->pool);
+    MOT_TRY(mot_pool_open(ctx, &opts, &d->pool));
+    return reserve_scratch(d, ctx, SCRATCH_ALIGNMENT);
 }
 
 static MotStatus map_image(Cpu *d, MotCtx *ctx, const MotKernel *kernel, MotImage *out_image)
@@ -121,21 +137,6 @@ static MotStatus map_image(Cpu *d, MotCtx *ctx, const MotKernel *kernel, MotImag
     m->bytes = kernel->image;
     d->n_mapped++;
     *out_image = m->image;
-    return MOT_OK;
-}
-
-/* Every thread gets at least `bytes` of scratch. */
-static MotStatus reserve_scratch(Cpu *d, MotCtx *ctx, int64_t bytes)
-{
-    bytes = (bytes + SCRATCH_ALIGNMENT - 1) & ~(int64_t)(SCRATCH_ALIGNMENT - 1);
-    if (bytes <= d->scratch_bytes)
-        return MOT_OK;
-    char *scratch = aligned_alloc(SCRATCH_ALIGNMENT, (size_t)bytes * mot_pool_size(d->pool));
-    if (!scratch)
-        return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for %lld bytes of scratch", (long long)bytes);
-    free(d->scratch);
-    d->scratch = scratch;
-    d->scratch_bytes = bytes;
     return MOT_OK;
 }
 

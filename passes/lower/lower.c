@@ -60,6 +60,11 @@ static MotType make_local_type(Lower *l, const MotType *global, MotSharding s)
             continue;
         uint32_t parent = type.dims[d] < 0 ? (uint32_t)-type.dims[d] : 0;
         int64_t granule = s.units[a] ? global->dims[d] / s.units[a] : 1;
+        if (parent && l->program->dims.data[parent - 1].granule % granule != 0)
+            mot_fail(l->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                     "two mesh axes split a dim of %lld into pieces of %lld and %lld, which do not nest",
+                     (long long)global->dims[d], (long long)l->program->dims.data[parent - 1].granule,
+                     (long long)granule);
         type.dims[d] = -(int64_t)find_dim(l, a, parent, global->dims[d], granule) - 1;
     }
     return type;
@@ -131,6 +136,18 @@ static int choose_axis(const Lower *l, MotSharding have, MotSharding need)
     return best;
 }
 
+/*
+ * An inner axis that splits the dim which `axis` is about to gather or part: its pieces lie inside those of `axis`, so it has to be
+ * gathered before and parted again after. -1 if there is none.
+ */
+static int find_nested(const Lower *l, MotSharding have, MotSharding need, uint32_t axis)
+{
+    for (uint32_t b = l->program->mesh.n_axes; b-- > axis + 1;)
+        if (have.axis[b] >= 0 && (have.axis[b] == have.axis[axis] || have.axis[b] == need.axis[axis]))
+            return (int)b;
+    return -1;
+}
+
 /* The buffer that holds v as `need`, converting from the nearest form there is. */
 static uint32_t get_form(Lower *l, const MotOp *user, MotValue v, MotSharding need)
 {
@@ -147,11 +164,15 @@ static uint32_t get_form(Lower *l, const MotOp *user, MotValue v, MotSharding ne
     MotSharding have = from->sharding;
     uint32_t buf = from->buf;
     for (int a; (a = choose_axis(l, have, need)) >= 0;) {
-        int from_dim = have.axis[a], to_dim = need.axis[a];
+        int nested = find_nested(l, have, need, (uint32_t)a);
+        int to_dim = nested >= 0 ? MOT_REPLICATED : need.axis[a];
+        int64_t to_units = nested >= 0 ? 0 : need.units[a];
+        a = nested >= 0 ? nested : a;
+        int from_dim = have.axis[a];
         Conversion conversion = choose_conversion(from_dim, to_dim, (uint32_t)a);
         bool is_max = from_dim == MOT_PARTIAL_MAX;
-        have.axis[a] = need.axis[a];
-        have.units[a] = need.units[a];
+        have.axis[a] = (int8_t)to_dim;
+        have.units[a] = to_units;
         uint32_t out = add_buf(l, MOT_BUF_SCRATCH, v, have);
         MotInstr *ins = add_instr(l, conversion.kind, user, (uint32_t[]){buf, out}, 2, 1);
         ins->axis = (uint32_t)a;

@@ -155,6 +155,27 @@ double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double *
     return slowest;
 }
 
+/* Where device i's part of a split dim begins and ends, as fractions of the dim. */
+static void range_of(MotCost *cost, MotSharding s, uint32_t i, double *out_begin, double *out_end)
+{
+    const int64_t *part = mot_cost_parts(cost, s.units[0]);
+    int64_t before = 0;
+    for (uint32_t k = 0; k < i; k++)
+        before += part[k];
+    *out_begin = (double)before / (double)s.units[0];
+    *out_end = (double)(before + part[i]) / (double)s.units[0];
+}
+
+/* The part of its new range that device i does not hold yet: the same dim, dealt out in other units. */
+static double missing_of(MotCost *cost, MotSharding have, MotSharding need, uint32_t i)
+{
+    double begin, end, from, to;
+    range_of(cost, need, i, &begin, &end);
+    range_of(cost, have, i, &from, &to);
+    double overlap = fmin(end, to) - fmax(begin, from);
+    return end - begin - fmax(overlap, 0);
+}
+
 /* Bytes that device i receives in the collective between the two. */
 static double received_by(MotCost *cost, const MotType *type, MotSharding have, MotSharding need,
                           uint32_t i)
@@ -167,6 +188,8 @@ static double received_by(MotCost *cost, const MotType *type, MotSharding have, 
         return total * fraction_of(cost, need, i) * others;
     if (need.axis[0] < 0) /* all-gather */
         return total * (1 - fraction_of(cost, have, i));
+    if (need.axis[0] == have.axis[0])
+        return total * missing_of(cost, have, need, i);
     return total * fraction_of(cost, need, i) * (1 - fraction_of(cost, have, i)); /* all-to-all */
 }
 
@@ -179,10 +202,6 @@ MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding h
     if (have.axis[0] == MOT_REPLICATED) {
         result.is_local = true;
         result.seconds = mot_cost_copy(cost, type, need, copying);
-        return result;
-    }
-    if (have.axis[0] == need.axis[0]) { /* other units of one dim: no collective does it */
-        result.seconds = INFINITY;
         return result;
     }
     double most = 0;

@@ -14,12 +14,14 @@
 #include "passes/plan/plan.h"
 
 #include <glob.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { BATCH = 16, LEAST_MODELS = 20, SKIPPED = 77 }; /* BATCH: kernels that NVRTC gets at once, as starting it takes longest */
+enum { N_ARCHS = 3, BATCH = 32, N_THREADS = 2, LEAST_MODELS = 20, SKIPPED = 77 }; /* BATCH: kernels that NVRTC gets at once */
 
-static const int archs[] = {80, 90, 100};
+static const int archs[N_ARCHS] = {80, 90, 100};
 static const uint32_t device_counts[] = {1, 4};
 
 typedef struct {
@@ -28,6 +30,9 @@ typedef struct {
     uint32_t n_models, n_kernels; /* with repetitions */
     uint32_t n_nests[MOT_N_SHAPES];
     uint32_t n_skipped;
+    MotNvrtc *nvrtc;
+    atomic_uint next; /* batch, over all archs */
+    atomic_size_t bytes[N_ARCHS];
 } Test;
 
 /* The training graph of a model: with its loss, gradients and AdamW. */
@@ -105,34 +110,74 @@ static MotStatus print_models(MotCtx *ctx, Test *t)
     return status;
 }
 
-static const char *join_texts(MotCtx *ctx, const Test *t, uint32_t from, uint32_t to)
+/* ---- Compiling, on a few threads: NVRTC takes most of the time ---- */
+
+static const char *join_texts(MotCtx *ctx, const Test *t, uint32_t from)
 {
     MotText text;
     mot_text_init(&text, &ctx->arena);
-    for (uint32_t i = from; i < to; i++)
+    for (uint32_t i = from; i < from + BATCH && i < t->texts.n; i++)
         mot_text_puts(&text, t->texts.data[i]);
     return mot_text_get(&text);
 }
 
-static MotStatus compile_texts(MotCtx *ctx, Test *t, const MotNvrtc *nvrtc, int arch)
+static MotStatus compile_batches(MotCtx *ctx, void *self)
 {
-    size_t bytes = 0;
-    if (!mot_nvrtc_supports(nvrtc, arch)) {
-        printf("sm_%d: skipped: NVRTC %s does not compile for it\n", arch, mot_nvrtc_version(nvrtc));
-        t->n_skipped++;
-        return MOT_OK;
-    }
-    for (uint32_t from = 0; from < t->texts.n; from += BATCH) {
-        uint32_t to = from + BATCH < t->texts.n ? from + BATCH : t->texts.n;
+    Test *t = self;
+    uint32_t n_batches = (t->texts.n + BATCH - 1) / BATCH;
+    for (uint32_t i; (i = atomic_fetch_add(&t->next, 1)) < n_batches * N_ARCHS;) {
+        int arch = archs[i / n_batches];
         const void *cubin;
         size_t n;
-        MOT_TRY(mot_nvrtc_compile(ctx, nvrtc, join_texts(ctx, t, from, to), arch, &cubin, &n));
-        bytes += n;
+        if (!mot_nvrtc_supports(t->nvrtc, arch))
+            continue;
+        MOT_TRY(mot_nvrtc_compile(ctx, t->nvrtc, join_texts(ctx, t, i % n_batches * BATCH), arch, &cubin, &n));
         if (n < 4 || memcmp(cubin, "\177ELF", 4) != 0)
             return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "sm_%d: NVRTC gave no cubin", arch);
+        atomic_fetch_add(&t->bytes[i / n_batches], n);
     }
-    printf("sm_%d: %u kernels, %zu bytes\n", arch, t->texts.n, bytes);
     return MOT_OK;
+}
+
+typedef struct {
+    Test *test;
+    MotCtx ctx;
+    pthread_t thread;
+} Worker;
+
+static void *run_worker(void *self)
+{
+    Worker *w = self;
+    if (mot_ctx_run(&w->ctx, compile_batches, w->test) != MOT_OK)
+        atomic_store(&w->test->next, UINT32_MAX / 2); /* the others stop */
+    return NULL;
+}
+
+static MotStatus compile_all(MotCtx *ctx, Test *t)
+{
+    Worker workers[N_THREADS];
+    uint32_t n = 0;
+    for (; n < N_THREADS; n++) {
+        workers[n].test = t;
+        mot_ctx_init(&workers[n].ctx);
+        if (pthread_create(&workers[n].thread, NULL, run_worker, &workers[n]))
+            return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "no thread");
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        pthread_join(workers[i].thread, NULL);
+        if (workers[i].ctx.status != MOT_OK)
+            mot_fail(ctx, workers[i].ctx.status, MOT_NOWHERE, "%s", mot_text_get(&workers[i].ctx.error));
+        mot_ctx_deinit(&workers[i].ctx);
+    }
+    for (uint32_t i = 0; i < N_ARCHS && ctx->status == MOT_OK; i++) {
+        bool is_done = mot_nvrtc_supports(t->nvrtc, archs[i]);
+        if (is_done)
+            printf("sm_%d: %u kernels, %zu bytes\n", archs[i], t->texts.n, atomic_load(&t->bytes[i]));
+        else
+            printf("sm_%d: skipped: NVRTC %s does not compile for it\n", archs[i], mot_nvrtc_version(t->nvrtc));
+        t->n_skipped += !is_done;
+    }
+    return ctx->status;
 }
 
 /* Text that is wrong is refused, and the log says where. */
@@ -149,22 +194,19 @@ static MotStatus check_refusal(MotCtx *ctx, const MotNvrtc *nvrtc)
 static MotStatus run(MotCtx *ctx, void *self)
 {
     Test *t = self;
-    MotNvrtc *nvrtc;
     mot_map_init(&t->names, &ctx->arena);
     MOT_TRY(print_models(ctx, t));
     printf("%u models, %u kernels, %u different\n", t->n_models, t->n_kernels, t->texts.n);
     for (int shape = 0; shape < MOT_N_SHAPES; shape++)
         printf("  %-14s %4u nests\n", mot_shape_names[shape], t->n_nests[shape]);
-    if (mot_nvrtc_open(ctx, &nvrtc) != MOT_OK) {
+    if (mot_nvrtc_open(ctx, &t->nvrtc) != MOT_OK) {
         printf("skipped: %s\n", mot_text_get(&ctx->error));
         mot_error_clear(ctx);
         t->n_skipped++;
         return MOT_OK;
     }
-    MOT_TRY(check_refusal(ctx, nvrtc));
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        MOT_TRY(compile_texts(ctx, t, nvrtc, archs[i]));
-    return MOT_OK;
+    MOT_TRY(check_refusal(ctx, t->nvrtc));
+    return compile_all(ctx, t);
 }
 
 int main(void)

@@ -156,8 +156,9 @@ static void a_call_within_the_object_is_resolved(void **state)
     MotImageBytes image;
     make_object(&o, true, R_X86_64_PLT32);
     assert_int_equal(mot_image_layout(*state, &o, sizeof o, MOT_ISA_AVX2, 0, 1, &image), MOT_OK);
+    const MotImageHeader *header = image.data;
     int32_t distance;
-    memcpy(&distance, (char *)image.data + sizeof(MotImageHeader) + 1, sizeof distance);
+    memcpy(&distance, (char *)image.data + sizeof *header + header->nest[0].run + 1, sizeof distance);
     assert_int_equal(distance, 8 - 5);
 }
 
