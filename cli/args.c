@@ -35,7 +35,8 @@ static void add_value(MotCtx *ctx, MotArgs *args, const char *name, const char *
     mot_vec_push(&ctx->arena, &args->values.data[index], value);
 }
 
-MotStatus mot_args_parse(MotCtx *ctx, const MotVerb *verb, int argc, char **argv, const MotArgs **out_args)
+MotStatus mot_args_parse(MotCtx *ctx, const MotVerb *verb, int argc, char **argv,
+                         const MotArgs **out_args)
 {
     MotArgs *args = mot_arena_new(&ctx->arena, MotArgs);
     args->verb = verb;
@@ -62,8 +63,8 @@ MotStatus mot_args_parse(MotCtx *ctx, const MotVerb *verb, int argc, char **argv
         const char *value = arg[n] == '=' ? arg + n + 1 : "";
         if (option->value && arg[n] != '=') {
             if (++i == argc)
-                return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s needs a value: %s %s", option->name, option->name,
-                                option->value);
+                return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s needs a value: %s %s",
+                                option->name, option->name, option->value);
             value = argv[i];
         } else if (!option->value && arg[n] == '=') {
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s takes no value", option->name);
@@ -79,13 +80,14 @@ const char *mot_args_operand(const MotArgs *args, uint32_t i)
     return i < args->operands.n ? args->operands.data[i] : NULL;
 }
 
-MotStatus mot_args_need_operand(MotCtx *ctx, const MotArgs *args, uint32_t i, const char **out_operand)
+MotStatus mot_args_need_operand(MotCtx *ctx, const MotArgs *args, uint32_t i,
+                                const char **out_operand)
 {
     *out_operand = mot_args_operand(args, i);
     if (*out_operand)
         return MOT_OK;
-    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "usage: motley %s %s [options]", args->verb->name,
-                    args->verb->operands);
+    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "usage: motley %s %s [options]",
+                    args->verb->name, args->verb->operands);
 }
 
 static const Values *find_values(const MotArgs *args, const char *option)
@@ -112,8 +114,8 @@ const char *const *mot_args_list(const MotArgs *args, const char *option, uint32
     return v ? v->data : NULL;
 }
 
-MotStatus mot_args_int(MotCtx *ctx, const MotArgs *args, const char *option, int64_t least, int64_t most,
-                       int64_t otherwise, int64_t *out_value)
+MotStatus mot_args_int(MotCtx *ctx, const MotArgs *args, const char *option, int64_t least,
+                       int64_t most, int64_t otherwise, int64_t *out_value)
 {
     const char *text = mot_args_get(args, option, NULL);
     *out_value = otherwise;
@@ -123,12 +125,14 @@ MotStatus mot_args_int(MotCtx *ctx, const MotArgs *args, const char *option, int
     errno = 0;
     *out_value = strtoll(text, &end, 10);
     if (end == text || *end || errno || *out_value < least || *out_value > most)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s %s: an integer from %lld to %lld is needed", option,
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "%s %s: an integer from %lld to %lld is needed", option,
                         mot_quote(&ctx->arena, text), (long long)least, (long long)most);
     return MOT_OK;
 }
 
-MotStatus mot_args_number(MotCtx *ctx, const MotArgs *args, const char *option, double otherwise, double *out_value)
+MotStatus mot_args_number(MotCtx *ctx, const MotArgs *args, const char *option, double otherwise,
+                          double *out_value)
 {
     const char *text = mot_args_get(args, option, NULL);
     *out_value = otherwise;
@@ -152,7 +156,8 @@ MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_share
         long long share = strtoll(p, &end, 10);
         bool ends_well = *end == '/' || *end == 0;
         if (end == p || !ends_well || errno || share < 0 || share > 1000000)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s: shares are integers such as 8/4/2/1",
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "%s: shares are integers such as 8/4/2/1",
                             mot_quote(&ctx->arena, text));
         mot_vec_push(&ctx->arena, &shares, share);
         total += share;
@@ -161,7 +166,9 @@ MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_share
             break;
     }
     *out_shares = (MotShareList){shares.data, shares.n};
-    return total > 0 ? MOT_OK : mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the shares %s are all zero", text);
+    return total > 0
+               ? MOT_OK
+               : mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the shares %s are all zero", text);
 }
 
 void mot_args_print_help(const MotVerb *verb)
@@ -172,7 +179,8 @@ void mot_args_print_help(const MotVerb *verb)
             printf("\n");
         for (const MotOption *o = verb->options[g]; o->name; o++) {
             char left[64];
-            snprintf(left, sizeof left, "%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+            snprintf(left, sizeof left, "%s%s%s", o->name, o->value ? " " : "",
+                     o->value ? o->value : "");
             printf("  %-28s %s\n", left, o->help);
         }
     }

@@ -24,21 +24,24 @@ typedef struct MotVerb {
     MotStatus (*run)(MotCtx *ctx, const MotArgs *args);
 } MotVerb;
 
-MOT_CHECKED MotStatus mot_args_parse(MotCtx *ctx, const MotVerb *verb, int argc, char **argv, const MotArgs **out_args);
+MOT_CHECKED MotStatus mot_args_parse(MotCtx *ctx, const MotVerb *verb, int argc, char **argv,
+                                     const MotArgs **out_args);
 
 /* Operand i, or NULL. */
 const char *mot_args_operand(const MotArgs *args, uint32_t i);
 /* The operand, or MOT_ERR_USAGE. */
-MOT_CHECKED MotStatus mot_args_need_operand(MotCtx *ctx, const MotArgs *args, uint32_t i, const char **out_operand);
+MOT_CHECKED MotStatus mot_args_need_operand(MotCtx *ctx, const MotArgs *args, uint32_t i,
+                                            const char **out_operand);
 bool mot_args_has(const MotArgs *args, const char *option);
 /* The last value of the option, or `otherwise`. */
 const char *mot_args_get(const MotArgs *args, const char *option, const char *otherwise);
 /* All values of the option, in order. */
 const char *const *mot_args_list(const MotArgs *args, const char *option, uint32_t *out_n);
-MOT_CHECKED MotStatus mot_args_int(MotCtx *ctx, const MotArgs *args, const char *option, int64_t least, int64_t most,
-                                   int64_t otherwise, int64_t *out_value);
-MOT_CHECKED MotStatus mot_args_number(MotCtx *ctx, const MotArgs *args, const char *option, double otherwise,
-                                      double *out_value);
+MOT_CHECKED MotStatus mot_args_int(MotCtx *ctx, const MotArgs *args, const char *option,
+                                   int64_t least, int64_t most, int64_t otherwise,
+                                   int64_t *out_value);
+MOT_CHECKED MotStatus mot_args_number(MotCtx *ctx, const MotArgs *args, const char *option,
+                                      double otherwise, double *out_value);
 /* "8/4/2/1": integers >= 0, not all 0. */
 MOT_CHECKED MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_shares);
 

@@ -42,11 +42,13 @@ static double count_training_flops(const MotGraph *g)
     return 3 * flops;
 }
 
-static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t steps, double *out_ms, double *out_losses)
+static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t steps, double *out_ms,
+                            double *out_losses)
 {
     for (int64_t i = 0; i < warmup + steps; i++) {
         MotScope scope = mot_scope_begin(ctx);
-        MOT_TRY(mot_job_set_scalar(job, MOT_INPUT_LR, mot_schedule_lr(&job->optimizer, i + 1, warmup + steps)));
+        MOT_TRY(mot_job_set_scalar(job, MOT_INPUT_LR,
+                                   mot_schedule_lr(&job->optimizer, i + 1, warmup + steps)));
         MOT_TRY(mot_job_set_scalar(job, MOT_INPUT_STEP, (double)(i + 1)));
         int64_t start = mot_now_ns();
         MOT_TRY(mot_session_run(job->session, MOT_SECTION_STEP));
@@ -58,16 +60,19 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
     return MOT_OK;
 }
 
-static void print_result(const MotJob *job, double *ms, const double *losses, int64_t warmup, int64_t steps, double base_mb)
+static void print_result(const MotJob *job, double *ms, const double *losses, int64_t warmup,
+                         int64_t steps, double base_mb)
 {
     double peak = read_memory_mb("VmHWM:");
     for (uint32_t i = 0; i < job->program->mesh.n_devices; i++)
         peak += mot_session_rank_memory(job->session, i);
     qsort(ms, (size_t)steps, sizeof *ms, compare_doubles);
     double median = ms[steps / 2];
-    printf("{\"ms\": %.3f, \"min\": %.3f, \"p90\": %.3f, \"gflop_per_s\": %.1f, \"peak_rss_mb\": %.0f, \"base_rss_mb\": %.0f, "
+    printf("{\"ms\": %.3f, \"min\": %.3f, \"p90\": %.3f, \"gflop_per_s\": %.1f, \"peak_rss_mb\": "
+           "%.0f, \"base_rss_mb\": %.0f, "
            "\"losses\": [",
-           median, ms[0], ms[(steps * 9) / 10], count_training_flops(job->graph) / median * 1e-6, peak, base_mb);
+           median, ms[0], ms[(steps * 9) / 10], count_training_flops(job->graph) / median * 1e-6,
+           peak, base_mb);
     for (int64_t i = 0; i < warmup + steps; i++)
         printf("%s%.9g", i ? ", " : "", losses[i]);
     printf("]}\n");
@@ -84,7 +89,8 @@ static MotStatus run_bench(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(mot_job_add_training(ctx, &job, true, true));
     MOT_TRY(mot_job_place(ctx, &job));
     MOT_TRY(mot_job_start(ctx, &job));
-    double *ms = mot_arena_array(&ctx->arena, double, steps), *losses = mot_arena_array(&ctx->arena, double, warmup + steps);
+    double *ms = mot_arena_array(&ctx->arena, double, steps),
+           *losses = mot_arena_array(&ctx->arena, double, warmup + steps);
     MotStatus status = time_steps(ctx, &job, warmup, steps, ms, losses);
     if (status == MOT_OK)
         print_result(&job, ms, losses, warmup, steps, base_mb);
@@ -96,6 +102,7 @@ const MotVerb mot_verb_bench = {
     .name = "bench",
     .operands = "MODEL",
     .summary = "time training steps on one repeated batch",
-    .options = (const MotOption *const[]){bench_options, mot_input_options, mot_training_options, mot_model_options,
-                                          mot_device_options, mot_common_options, NULL},
+    .options =
+        (const MotOption *const[]){bench_options, mot_input_options, mot_training_options,
+                                   mot_model_options, mot_device_options, mot_common_options, NULL},
     .run = run_bench};

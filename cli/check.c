@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-static const MotOption check_options[] = {{"-q", NULL, "print only failures and the counts"}, {NULL, NULL, NULL}};
+static const MotOption check_options[] = {{"-q", NULL, "print only failures and the counts"},
+                                          {NULL, NULL, NULL}};
 
 static MotStatus run_check(MotCtx *ctx, const MotArgs *args)
 {
@@ -24,13 +25,13 @@ static MotStatus run_check(MotCtx *ctx, const MotArgs *args)
             printf("%s: %s%s%s\n", dir, words[result], *text ? ": " : "", text);
         mot_ctx_deinit(&own);
     }
-    printf("%u passed, %u failed, %u skipped\n", n[MOT_CASE_PASSED], n[MOT_CASE_FAILED], n[MOT_CASE_SKIPPED]);
+    printf("%u passed, %u failed, %u skipped\n", n[MOT_CASE_PASSED], n[MOT_CASE_FAILED],
+           n[MOT_CASE_SKIPPED]);
     return n[MOT_CASE_FAILED] ? MOT_ERR_INTERNAL : MOT_OK;
 }
 
-const MotVerb mot_verb_check = {
-    .name = "check",
-    .operands = "DIR...",
-    .summary = "run ONNX conformance cases",
-    .options = (const MotOption *const[]){check_options, NULL},
-    .run = run_check};
+const MotVerb mot_verb_check = {.name = "check",
+                                .operands = "DIR...",
+                                .summary = "run ONNX conformance cases",
+                                .options = (const MotOption *const[]){check_options, NULL},
+                                .run = run_check};

@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const MotOption ckpt_options[] = {{"-o", "FILE.onnx", "export: the model with the checkpoint's weights"},
-                                         {"--model", "FILE.onnx", "export: the model file, if it is not where it was"},
-                                         {NULL, NULL, NULL}};
+static const MotOption ckpt_options[] = {
+    {"-o", "FILE.onnx", "export: the model with the checkpoint's weights"},
+    {"--model", "FILE.onnx", "export: the model file, if it is not where it was"},
+    {NULL, NULL, NULL}};
 
 /* DIR may be a checkpoint's own folder or the --out folder of a run. */
-static MotStatus find_checkpoint(MotCtx *ctx, const char *dir, const char **out_path, MotCheckpointInfo *out_info)
+static MotStatus find_checkpoint(MotCtx *ctx, const char *dir, const char **out_path,
+                                 MotCheckpointInfo *out_info)
 {
     *out_path = dir;
     if (mot_checkpoint_verify(ctx, dir, out_info) == MOT_OK)
@@ -25,21 +27,27 @@ static MotStatus find_checkpoint(MotCtx *ctx, const char *dir, const char **out_
     return mot_checkpoint_find(ctx, dir, out_path, out_info);
 }
 
-static MotStatus list(MotCtx *ctx, const MotArgs *args, const char *path, const MotCheckpointInfo *info)
+static MotStatus list(MotCtx *ctx, const MotArgs *args, const char *path,
+                      const MotCheckpointInfo *info)
 {
     (void)args;
     MotNamedTensor *tensors;
     uint32_t n;
-    printf("%s: step %lld, seed %llu\nmodel     %s\nloss      %s\noptimizer %s\ndata      %s\n", path,
-           (long long)info->step, (unsigned long long)info->seed, info->model, info->loss, info->optimizer, info->data);
-    MOT_TRY(mot_safetensors_read(ctx, mot_arena_printf(&ctx->arena, "%s/model.safetensors", path), &tensors, &n));
+    printf("%s: step %lld, seed %llu\nmodel     %s\nloss      %s\noptimizer %s\ndata      %s\n",
+           path, (long long)info->step, (unsigned long long)info->seed, info->model, info->loss,
+           info->optimizer, info->data);
+    MOT_TRY(mot_safetensors_read(ctx, mot_arena_printf(&ctx->arena, "%s/model.safetensors", path),
+                                 &tensors, &n));
     for (uint32_t i = 0; i < n; i++)
-        printf("  %-40s %s[%s]\n", mot_quote(&ctx->arena, tensors[i].name), mot_dtype_name(tensors[i].tensor.type.dtype),
-               mot_shape_text(&ctx->arena, tensors[i].tensor.type.dims, tensors[i].tensor.type.rank));
+        printf(
+            "  %-40s %s[%s]\n", mot_quote(&ctx->arena, tensors[i].name),
+            mot_dtype_name(tensors[i].tensor.type.dtype),
+            mot_shape_text(&ctx->arena, tensors[i].tensor.type.dims, tensors[i].tensor.type.rank));
     return MOT_OK;
 }
 
-static MotStatus verify(MotCtx *ctx, const MotArgs *args, const char *path, const MotCheckpointInfo *info)
+static MotStatus verify(MotCtx *ctx, const MotArgs *args, const char *path,
+                        const MotCheckpointInfo *info)
 {
     (void)ctx;
     (void)args;
@@ -47,7 +55,8 @@ static MotStatus verify(MotCtx *ctx, const MotArgs *args, const char *path, cons
     return MOT_OK;
 }
 
-static MotStatus export(MotCtx *ctx, const MotArgs *args, const char *path, const MotCheckpointInfo *info)
+static MotStatus export(MotCtx *ctx, const MotArgs *args, const char *path,
+                        const MotCheckpointInfo *info)
 {
     const char *to = mot_args_get(args, "-o", NULL);
     if (!to)
@@ -57,7 +66,8 @@ static MotStatus export(MotCtx *ctx, const MotArgs *args, const char *path, cons
     MotNamedTensor *tensors;
     uint32_t n;
     MOT_TRY(mot_onnx_open(ctx, mot_args_get(args, "--model", info->model), &opts, &file));
-    MOT_TRY(mot_safetensors_read(ctx, mot_arena_printf(&ctx->arena, "%s/model.safetensors", path), &tensors, &n));
+    MOT_TRY(mot_safetensors_read(ctx, mot_arena_printf(&ctx->arena, "%s/model.safetensors", path),
+                                 &tensors, &n));
     MotExported *exported = mot_arena_array(&ctx->arena, MotExported, n);
     for (uint32_t i = 0; i < n; i++)
         exported[i] = (MotExported){tensors[i].name, tensors[i].tensor};
@@ -68,7 +78,8 @@ static MotStatus export(MotCtx *ctx, const MotArgs *args, const char *path, cons
 
 static const struct {
     const char *name;
-    MotStatus (*run)(MotCtx *ctx, const MotArgs *args, const char *path, const MotCheckpointInfo *info);
+    MotStatus (*run)(MotCtx *ctx, const MotArgs *args, const char *path,
+                     const MotCheckpointInfo *info);
 } actions[] = {{"ls", list}, {"verify", verify}, {"export", export}};
 
 static MotStatus run_ckpt(MotCtx *ctx, const MotArgs *args)
@@ -82,12 +93,12 @@ static MotStatus run_ckpt(MotCtx *ctx, const MotArgs *args)
             MOT_TRY(find_checkpoint(ctx, dir, &path, &info));
             return actions[i].run(ctx, args, path, &info);
         }
-    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "ckpt %s: it is ls, verify or export", mot_quote(&ctx->arena, action));
+    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "ckpt %s: it is ls, verify or export",
+                    mot_quote(&ctx->arena, action));
 }
 
-const MotVerb mot_verb_ckpt = {
-    .name = "ckpt",
-    .operands = "ls|verify|export DIR",
-    .summary = "list, check or export a checkpoint",
-    .options = (const MotOption *const[]){ckpt_options, NULL},
-    .run = run_ckpt};
+const MotVerb mot_verb_ckpt = {.name = "ckpt",
+                               .operands = "ls|verify|export DIR",
+                               .summary = "list, check or export a checkpoint",
+                               .options = (const MotOption *const[]){ckpt_options, NULL},
+                               .run = run_ckpt};

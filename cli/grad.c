@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const MotOption grad_options[] = {{"--grads", "DIR", "where the gradients go, one .npy an initializer"},
-                                         {NULL, NULL, NULL}};
+static const MotOption grad_options[] = {
+    {"--grads", "DIR", "where the gradients go, one .npy an initializer"}, {NULL, NULL, NULL}};
 
 /* Bytes other than [A-Za-z0-9._~-] become %XX; names over 200 bytes are cut and get a hash. */
 static const char *file_name(MotCtx *ctx, const char *name)
@@ -19,7 +19,8 @@ static const char *file_name(MotCtx *ctx, const char *name)
     MotText text;
     mot_text_init(&text, &ctx->arena);
     for (const char *p = name; *p; p++)
-        if ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("._~-", *p))
+        if ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+            strchr("._~-", *p))
             mot_text_add(&text, p, 1);
         else
             mot_text_printf(&text, "%%%02X", (unsigned char)*p);
@@ -40,18 +41,22 @@ static const MotOp *find_param(const MotGraph *g, const char *name)
 }
 
 /* The gradient in the file's layout; zeros with a warning where the loss does not depend on the initializer. */
-static MotStatus read_gradient(MotCtx *ctx, MotJob *job, const MotTrainedRow *row, MotTensor *out_gradient)
+static MotStatus read_gradient(MotCtx *ctx, MotJob *job, const MotTrainedRow *row,
+                               MotTensor *out_gradient)
 {
     const char *output = mot_arena_printf(&ctx->arena, "gradient:%s", row->name);
-    *out_gradient = (MotTensor){row->type, mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&row->type))};
+    *out_gradient =
+        (MotTensor){row->type, mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&row->type))};
     for (uint32_t i = 0; i < job->program->outputs.n; i++)
         if (strcmp(job->program->outputs.data[i].name, output) == 0) {
             MotTensor value;
             MOT_TRY(mot_session_output(job->session, output, MOT_SECTION_STEP, &value));
-            mot_param_to_file(&value.type, find_param(job->graph, row->name), value.data, out_gradient->data);
+            mot_param_to_file(&value.type, find_param(job->graph, row->name), value.data,
+                              out_gradient->data);
             return MOT_OK;
         }
-    mot_warn(ctx, MOT_NOWHERE, "the loss does not depend on %s: its gradient is zero", mot_quote(&ctx->arena, row->name));
+    mot_warn(ctx, MOT_NOWHERE, "the loss does not depend on %s: its gradient is zero",
+             mot_quote(&ctx->arena, row->name));
     return MOT_OK;
 }
 
@@ -63,7 +68,8 @@ static MotStatus write_gradients(MotCtx *ctx, MotJob *job, const char *dir, MotT
         const MotTrainedRow *row = &job->trained.rows[i];
         if (!row->is_trained)
             continue;
-        const char *path = mot_arena_printf(&ctx->arena, "%s/%s.npy", dir, file_name(ctx, row->name));
+        const char *path =
+            mot_arena_printf(&ctx->arena, "%s/%s.npy", dir, file_name(ctx, row->name));
         MotTensor gradient;
         MOT_TRY(read_gradient(ctx, job, row, &gradient));
         MOT_TRY(mot_npy_write(ctx, path, &gradient));
@@ -106,6 +112,7 @@ const MotVerb mot_verb_grad = {
     .name = "grad",
     .operands = "MODEL",
     .summary = "print the loss and write the gradient of every trained initializer",
-    .options = (const MotOption *const[]){mot_input_options, mot_training_options, grad_options, mot_model_options,
-                                          mot_device_options, mot_common_options, NULL},
+    .options =
+        (const MotOption *const[]){mot_input_options, mot_training_options, grad_options,
+                                   mot_model_options, mot_device_options, mot_common_options, NULL},
     .run = run_grad};

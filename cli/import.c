@@ -12,9 +12,10 @@ static void print_signature(MotArena *arena, const MotGraph *g)
             continue;
         bool is_input = op->kind == MOT_OP_INPUT;
         const MotType *type = mot_graph_type(g, is_input ? op->out[0] : op->in[0]);
-        printf("%s %s : %s[%s]\n", is_input ? "input " : "output",
-               mot_quote(arena, is_input ? mot_attrs(op, input)->name : mot_attrs(op, output)->name),
-               mot_dtype_name(type->dtype), mot_shape_text(arena, type->dims, type->rank));
+        printf(
+            "%s %s : %s[%s]\n", is_input ? "input " : "output",
+            mot_quote(arena, is_input ? mot_attrs(op, input)->name : mot_attrs(op, output)->name),
+            mot_dtype_name(type->dtype), mot_shape_text(arena, type->dims, type->rank));
     }
 }
 
@@ -29,17 +30,18 @@ static void print_params(MotArena *arena, const MotTrained *trained)
                 elements += (double)mot_type_elements(&trained->rows[i].type);
                 bytes += (double)mot_type_bytes(&trained->rows[i].type);
             }
-        printf("\n%s: %u initializers, %.0f elements, %s\n", is_trained ? "trained" : "frozen", n, elements,
-               mot_bytes_text(arena, bytes));
+        printf("\n%s: %u initializers, %.0f elements, %s\n", is_trained ? "trained" : "frozen", n,
+               elements, mot_bytes_text(arena, bytes));
         for (uint32_t i = 0; i < trained->n; i++) {
             const MotTrainedRow *row = &trained->rows[i];
             if (row->is_trained != (is_trained == 1))
                 continue;
-            printf("  %-36s [%s]  %s\n", mot_quote(arena, row->name), mot_shape_text(arena, row->type.dims, row->type.rank),
-                   row->reason);
+            printf("  %-36s [%s]  %s\n", mot_quote(arena, row->name),
+                   mot_shape_text(arena, row->type.dims, row->type.rank), row->reason);
             if (row->looks_tied)
-                printf("  %36s looks tied with %s%s: --tie %s=%s trains them as one\n", "", mot_quote(arena, row->looks_tied),
-                       row->is_transposed ? " (transposed)" : "", row->looks_tied, row->name);
+                printf("  %36s looks tied with %s%s: --tie %s=%s trains them as one\n", "",
+                       mot_quote(arena, row->looks_tied), row->is_transposed ? " (transposed)" : "",
+                       row->looks_tied, row->name);
         }
     }
 }

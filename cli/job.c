@@ -20,11 +20,13 @@ const MotOption mot_model_options[] = {
     {"--strict", NULL, "refuse external data behind links"},
     {"--external-data-root", "DIR", "external data may also lie under this folder"},
     {NULL, NULL, NULL}};
-const MotOption mot_input_options[] = {{"--input", "NAME=FILE.npy", "what an input holds (repeatable)"},
-                                       {NULL, NULL, NULL}};
+const MotOption mot_input_options[] = {
+    {"--input", "NAME=FILE.npy", "what an input holds (repeatable)"}, {NULL, NULL, NULL}};
 const MotOption mot_training_options[] = {
-    {"--loss", "LOSS", "cross_entropy:LOGITS:LABELS, mse:OUTPUT:TARGET, bce:OUTPUT:TARGET or output:NAME"},
-    {"--optimizer", "OPT", "sgd:lr=..., momentum, adam or adamw:lr=3e-4,betas=0.9/0.95,wd=0.1,clip=1.0"},
+    {"--loss", "LOSS",
+     "cross_entropy:LOGITS:LABELS, mse:OUTPUT:TARGET, bce:OUTPUT:TARGET or output:NAME"},
+    {"--optimizer", "OPT",
+     "sgd:lr=..., momentum, adam or adamw:lr=3e-4,betas=0.9/0.95,wd=0.1,clip=1.0"},
     {NULL, NULL, NULL}};
 const MotOption mot_device_options[] = {
     {"-c", "FILE", "the cluster (YAML)"},
@@ -32,16 +34,19 @@ const MotOption mot_device_options[] = {
     {"--threads", "N", "threads a device"},
     {"--backend", "NAME", "run all devices on this backend (ref, cpu)"},
     {"--shares", "8/4/2/1", "initial shares, instead of the planner's"},
-    {"--fix", "GLOB=CHOICE", "split these operators so (repeatable); CHOICE as `explain` prints it"},
-    {"--hang-timeout", "S", "seconds without progress after which a rank counts as hung; default 60"},
+    {"--fix", "GLOB=CHOICE",
+     "split these operators so (repeatable); CHOICE as `explain` prints it"},
+    {"--hang-timeout", "S",
+     "seconds without progress after which a rank counts as hung; default 60"},
     {NULL, NULL, NULL}};
-const MotOption mot_common_options[] = {{"--json", NULL, "print JSON"}, {"-q", NULL, "less talk"}, {NULL, NULL, NULL}};
+const MotOption mot_common_options[] = {
+    {"--json", NULL, "print JSON"}, {"-q", NULL, "less talk"}, {NULL, NULL, NULL}};
 
 /* ---- The model ---- */
 
 /* `text` is NAME=FILE where NAME is a graph input of the file; names may hold '='. */
-static MotStatus split_input(MotCtx *ctx, const MotOnnxFile *file, const char *text, const char **out_name,
-                             const char **out_path)
+static MotStatus split_input(MotCtx *ctx, const MotOnnxFile *file, const char *text,
+                             const char **out_name, const char **out_path)
 {
     size_t longest = 0;
     const Onnx__GraphProto *graph = file->model->graph;
@@ -56,7 +61,8 @@ static MotStatus split_input(MotCtx *ctx, const MotOnnxFile *file, const char *t
     }
     if (longest)
         return MOT_OK;
-    mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--input %s: the model has no such input", mot_quote(&ctx->arena, text));
+    mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--input %s: the model has no such input",
+             mot_quote(&ctx->arena, text));
     for (size_t i = 0; i < graph->n_input; i++)
         mot_note(ctx, "input %s", mot_quote(&ctx->arena, graph->input[i]->name));
     return ctx->status;
@@ -87,7 +93,8 @@ static MotStatus read_dims(MotCtx *ctx, const MotArgs *args, MotImportOpts *opts
         if (!equals || end == equals + 1 || *end || size < 0)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--dim %s: it is --dim NAME=SIZE",
                             mot_quote(&ctx->arena, texts[i]));
-        dims[i] = (MotDimBinding){mot_arena_strndup(&ctx->arena, texts[i], (size_t)(equals - texts[i])), size};
+        dims[i] = (MotDimBinding){
+            mot_arena_strndup(&ctx->arena, texts[i], (size_t)(equals - texts[i])), size};
     }
     opts->dims = dims;
     return MOT_OK;
@@ -128,13 +135,16 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     return mot_trained_decide(ctx, job->graph, &train, &job->trained);
 }
 
-MotStatus mot_job_initializer(MotCtx *ctx, const MotJob *job, const char *name, MotTensor *out_tensor)
+MotStatus mot_job_initializer(MotCtx *ctx, const MotJob *job, const char *name,
+                              MotTensor *out_tensor)
 {
     const Onnx__GraphProto *graph = job->file->model->graph;
     for (size_t i = 0; i < graph->n_initializer; i++)
         if (strcmp(graph->initializer[i]->name, name) == 0)
-            return mot_onnx_tensor(ctx, job->file, graph->initializer[i], (MotLoc){job->model, NULL}, out_tensor);
-    return mot_fail(ctx, MOT_ERR_INTERNAL, (MotLoc){job->model, NULL}, "no initializer %s", mot_quote(&ctx->arena, name));
+            return mot_onnx_tensor(ctx, job->file, graph->initializer[i],
+                                   (MotLoc){job->model, NULL}, out_tensor);
+    return mot_fail(ctx, MOT_ERR_INTERNAL, (MotLoc){job->model, NULL}, "no initializer %s",
+                    mot_quote(&ctx->arena, name));
 }
 
 /* ---- Training ---- */
@@ -157,11 +167,13 @@ static MotStatus read_ties(MotCtx *ctx, MotJob *job, MotPassOpts *opts)
                 }
             }
         if (!first)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--tie %s: it is A=B with the names of two initializers",
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "--tie %s: it is A=B with the names of two initializers",
                             mot_quote(&ctx->arena, texts[i]));
         /* A square matrix may be tied either way: what the values say decides. */
         bool is_known = second->looks_tied && strcmp(second->looks_tied, first->name) == 0;
-        bool is_transposed = is_known ? second->is_transposed : !mot_dims_equal(&first->type, &second->type);
+        bool is_transposed =
+            is_known ? second->is_transposed : !mot_dims_equal(&first->type, &second->type);
         ties[i] = (MotTie){first->name, second->name, is_transposed};
     }
     opts->ties = ties;
@@ -185,14 +197,16 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
 {
     const char *loss = mot_args_get(job->args, "--loss", NULL);
     if (!loss)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--loss is needed, such as --loss cross_entropy:logits:labels");
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "--loss is needed, such as --loss cross_entropy:logits:labels");
     MotPassOpts opts = {.loss = &job->loss};
     MOT_TRY(mot_loss_parse(ctx, job->graph, loss, &job->loss));
     if (labels_are_files)
         MOT_TRY(read_labels(ctx, job));
     MOT_TRY(read_ties(ctx, job, &opts));
     if (with_optimizer) {
-        MOT_TRY(mot_optimizer_parse(ctx, mot_args_get(job->args, "--optimizer", "adamw:lr=3e-4"), &job->optimizer));
+        MOT_TRY(mot_optimizer_parse(ctx, mot_args_get(job->args, "--optimizer", "adamw:lr=3e-4"),
+                                    &job->optimizer));
         opts.optimizer = &job->optimizer;
     }
     MOT_TRY(mot_trained_freeze(ctx, job->graph, job->file));
@@ -218,8 +232,8 @@ static MotStatus make_cluster(MotCtx *ctx, MotJob *job)
     else
         job->cluster = mot_cluster_make(ctx, (uint32_t)n, threads ? (uint32_t)threads : 1);
     if (n && (uint32_t)n > job->cluster->devices.n)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--devices %lld: %s has %u", (long long)n, path,
-                        job->cluster->devices.n);
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--devices %lld: %s has %u", (long long)n,
+                        path, job->cluster->devices.n);
     if (n)
         job->cluster->devices.n = (uint32_t)n;
     for (uint32_t i = 0; threads && i < job->cluster->devices.n; i++)
@@ -235,8 +249,10 @@ static MotStatus read_fixes(MotCtx *ctx, const MotArgs *args, MotPlanOpts *opts)
     for (uint32_t i = 0; i < opts->n_fixes; i++) {
         const char *equals = strrchr(texts[i], '=');
         if (!equals)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--fix %s: it is GLOB=CHOICE", mot_quote(&ctx->arena, texts[i]));
-        fixes[i] = (MotFix){mot_arena_strndup(&ctx->arena, texts[i], (size_t)(equals - texts[i])), equals + 1};
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--fix %s: it is GLOB=CHOICE",
+                            mot_quote(&ctx->arena, texts[i]));
+        fixes[i] = (MotFix){mot_arena_strndup(&ctx->arena, texts[i], (size_t)(equals - texts[i])),
+                            equals + 1};
     }
     opts->fixes = fixes;
     return MOT_OK;
@@ -268,7 +284,8 @@ static MotStatus compile_kernels(MotCtx *ctx, MotJob *job)
     if (!is_needed)
         return MOT_OK;
     if (isa < 0)
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "this processor lacks AVX2 and FMA; --backend ref runs");
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                        "this processor lacks AVX2 and FMA; --backend ref runs");
     return mot_codegen_program(ctx, job->program, &(MotCodegenOpts){.isa = (MotIsa)isa});
 }
 

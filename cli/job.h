@@ -15,9 +15,9 @@
 
 typedef struct MotJob {
     const MotArgs *args;
-    const char *model;         /* path */
+    const char *model; /* path */
     MotOnnxFile *file;
-    MotInputTensor *inputs;    /* --input */
+    MotInputTensor *inputs; /* --input */
     uint32_t n_inputs;
     MotGraph *graph;
     MotTrained trained;
@@ -30,20 +30,22 @@ typedef struct MotJob {
     MotSession *session;
 } MotJob;
 
-extern const MotOption mot_model_options[], mot_input_options[], mot_training_options[], mot_device_options[],
-    mot_common_options[];
+extern const MotOption mot_model_options[], mot_input_options[], mot_training_options[],
+    mot_device_options[], mot_common_options[];
 
 /* Opens operand 0, binds --dim and --input, imports, decides what trains. */
 MOT_CHECKED MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job);
 /* The same with the path given. */
-MOT_CHECKED MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path, MotJob *job);
+MOT_CHECKED MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path,
+                                          MotJob *job);
 /* The forward pass only: raised and split, as it is trained. */
 MOT_CHECKED MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job);
 /*
  * The loss of --loss, reverse mode, and with `with_optimizer` the update of --optimizer. A labels file behind the loss
  * (`grad`, `bench`) is read as input "labels" and appended to job->inputs when `labels_are_files`.
  */
-MOT_CHECKED MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bool labels_are_files);
+MOT_CHECKED MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer,
+                                           bool labels_are_files);
 /* Cluster, and the plan under --shares and --fix. */
 MOT_CHECKED MotStatus mot_job_plan(MotCtx *ctx, MotJob *job);
 /* The plan, and the program. */
@@ -51,10 +53,12 @@ MOT_CHECKED MotStatus mot_job_place(MotCtx *ctx, MotJob *job);
 /* Starts the ranks and gives them the parameters of the file and the inputs of --input. */
 MOT_CHECKED MotStatus mot_job_start(MotCtx *ctx, MotJob *job);
 /* The tensor of an initializer of the file; MOT_ERR_INTERNAL if it has none of that name. */
-MOT_CHECKED MotStatus mot_job_initializer(MotCtx *ctx, const MotJob *job, const char *name, MotTensor *out_tensor);
+MOT_CHECKED MotStatus mot_job_initializer(MotCtx *ctx, const MotJob *job, const char *name,
+                                          MotTensor *out_tensor);
 /* Sets the scalar input `name` where the program has it. */
 MOT_CHECKED MotStatus mot_job_set_scalar(MotJob *job, const char *name, double value);
 /* Reads the scalar output `name` of a section. */
-MOT_CHECKED MotStatus mot_job_scalar(MotJob *job, const char *name, MotSection section, double *out_value);
+MOT_CHECKED MotStatus mot_job_scalar(MotJob *job, const char *name, MotSection section,
+                                     double *out_value);
 
 #endif

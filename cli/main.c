@@ -7,15 +7,17 @@
 #include <unistd.h>
 
 static const MotVerb *const verbs[] = {
-    &mot_verb_import, &mot_verb_plan,  &mot_verb_explain, &mot_verb_train, &mot_verb_run, &mot_verb_grad,
-    &mot_verb_bench,  &mot_verb_check, &mot_verb_sample,  &mot_verb_ckpt,  &mot_verb_opt,
+    &mot_verb_import, &mot_verb_plan, &mot_verb_explain, &mot_verb_train,
+    &mot_verb_run,    &mot_verb_grad, &mot_verb_bench,   &mot_verb_check,
+    &mot_verb_sample, &mot_verb_ckpt, &mot_verb_opt,
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct {
     const char *name, *text;
 } debug_help[] = {
-    {"MOTLEY_DUMP=after:PASS,...", "print the graph after these passes to stderr; `all` for every pass"},
+    {"MOTLEY_DUMP=after:PASS,...",
+     "print the graph after these passes to stderr; `all` for every pass"},
     {"MOTLEY_STOP=after:PASS", "stop after this pass"},
     {"MOTLEY_SKIP=PASS,...", "leave these passes out"},
     {"MOTLEY_RULE_LIMIT=N", "rewrites stop after N firings: bisects a wrong rewrite"},
@@ -28,7 +30,8 @@ static void print_usage(FILE *out)
     fprintf(out, "usage: motley VERB [operands] [options]\n\n");
     for (size_t i = 0; i < N_VERBS; i++)
         fprintf(out, "  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
-    fprintf(out, "\n`motley VERB --help` shows a verb's options, `motley help debug` the debugging switches.\n"
+    fprintf(out, "\n`motley VERB --help` shows a verb's options, `motley help debug` the debugging "
+                 "switches.\n"
                  "Exit codes: 0 ok");
     int last = 0;
     for (MotStatus s = MOT_ERR_INTERNAL; s <= MOT_STOPPED; s++)
@@ -49,7 +52,8 @@ static void print_log(void *self, MotLogLevel level, const char *line)
 /* The debugging switches, parsed once. */
 static void read_environment(MotCtx *ctx)
 {
-    const char *limit = getenv("MOTLEY_RULE_LIMIT"), *fail = getenv("MOTLEY_FAIL"), *verify = getenv("MOTLEY_VERIFY");
+    const char *limit = getenv("MOTLEY_RULE_LIMIT"), *fail = getenv("MOTLEY_FAIL"),
+               *verify = getenv("MOTLEY_VERIFY");
     ctx->debug.dump = getenv("MOTLEY_DUMP");
     ctx->debug.stop = getenv("MOTLEY_STOP");
     ctx->debug.skip = getenv("MOTLEY_SKIP");

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const MotOption opt_options[] = {{"--passes", "A,B,C", "the passes, in this order; without: only parse and verify"},
-                                        {NULL, NULL, NULL}};
+static const MotOption opt_options[] = {
+    {"--passes", "A,B,C", "the passes, in this order; without: only parse and verify"},
+    {NULL, NULL, NULL}};
 
 static bool has_suffix(const char *text, const char *suffix)
 {
@@ -24,9 +25,11 @@ static MotStatus read_graph(MotCtx *ctx, const MotArgs *args, MotJob *job)
     if (has_suffix(path, ".onnx"))
         return mot_job_import(ctx, args, job);
     MOT_TRY(mot_file_map(ctx, path, &map));
-    const char *text = mot_arena_strndup(&ctx->arena, map->data ? (const char *)map->data : "", map->n);
+    const char *text =
+        mot_arena_strndup(&ctx->arena, map->data ? (const char *)map->data : "", map->n);
     if (strlen(text) != map->n)
-        return mot_fail(ctx, MOT_ERR_MODEL, (MotLoc){path, NULL}, "holds a NUL byte: it is not the text of a graph");
+        return mot_fail(ctx, MOT_ERR_MODEL, (MotLoc){path, NULL},
+                        "holds a NUL byte: it is not the text of a graph");
     return mot_graph_parse(ctx, path, text, &job->graph);
 }
 
@@ -34,7 +37,8 @@ static MotStatus run_opt(MotCtx *ctx, const MotArgs *args)
 {
     MotJob job = {.args = args};
     MotPassOpts opts = {0};
-    const char *loss = mot_args_get(args, "--loss", NULL), *optimizer = mot_args_get(args, "--optimizer", NULL);
+    const char *loss = mot_args_get(args, "--loss", NULL),
+               *optimizer = mot_args_get(args, "--optimizer", NULL);
     const char *passes = mot_args_get(args, "--passes", "");
     MOT_TRY(read_graph(ctx, args, &job));
     if (loss) {
@@ -59,5 +63,6 @@ const MotVerb mot_verb_opt = {
     .name = "opt",
     .operands = "FILE",
     .summary = "run graph passes on a graph's text or a model file and print the result",
-    .options = (const MotOption *const[]){opt_options, mot_training_options, mot_input_options, mot_model_options, NULL},
+    .options = (const MotOption *const[]){opt_options, mot_training_options, mot_input_options,
+                                          mot_model_options, NULL},
     .run = run_opt};

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const MotOption plan_options[] = {{"-o", "FILE", "write the plan's text there"}, {NULL, NULL, NULL}};
+static const MotOption plan_options[] = {{"-o", "FILE", "write the plan's text there"},
+                                         {NULL, NULL, NULL}};
 
 static MotStatus make_plan(MotCtx *ctx, const MotArgs *args, MotJob *job)
 {
@@ -49,7 +50,8 @@ static MotStatus read_plan(MotCtx *ctx, const MotArgs *args, const char *path, M
         return MOT_OK;
     }
     MOT_TRY(mot_file_map(ctx, path, &map));
-    MOT_TRY(mot_plan_parse(ctx, path, mot_arena_strndup(&ctx->arena, (const char *)map->data, map->n), out_plan));
+    MOT_TRY(mot_plan_parse(
+        ctx, path, mot_arena_strndup(&ctx->arena, (const char *)map->data, map->n), out_plan));
     return mot_plan_verify(*out_plan);
 }
 
@@ -73,12 +75,14 @@ const MotVerb mot_verb_plan = {
     .name = "plan",
     .operands = "MODEL",
     .summary = "choose how to split every operator over the devices",
-    .options = (const MotOption *const[]){plan_options, mot_training_options, mot_model_options, mot_device_options, NULL},
+    .options = (const MotOption *const[]){plan_options, mot_training_options, mot_model_options,
+                                          mot_device_options, NULL},
     .run = run_plan};
 
 const MotVerb mot_verb_explain = {
     .name = "explain",
     .operands = "PLAN|MODEL [NODE]",
     .summary = "show a plan, or an operator's choices with their costs",
-    .options = (const MotOption *const[]){mot_training_options, mot_model_options, mot_device_options, NULL},
+    .options = (const MotOption *const[]){mot_training_options, mot_model_options,
+                                          mot_device_options, NULL},
     .run = run_explain};

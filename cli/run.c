@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const MotOption run_options[] = {{"--output", "NAME=FILE.npy", "where an output goes (repeatable); without: a summary"},
-                                        {NULL, NULL, NULL}};
+static const MotOption run_options[] = {
+    {"--output", "NAME=FILE.npy", "where an output goes (repeatable); without: a summary"},
+    {NULL, NULL, NULL}};
 
 /* Every input must have been given: there is nothing sensible to run on otherwise. */
 static MotStatus check_inputs(MotCtx *ctx, const MotJob *job)
@@ -18,8 +19,10 @@ static MotStatus check_inputs(MotCtx *ctx, const MotJob *job)
         for (uint32_t k = 0; !is_given && k < job->n_inputs; k++)
             is_given = strcmp(job->inputs[k].name, buf->name) == 0;
         if (!is_given)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "input %s is missing: --input %s=FILE.npy (%s[%s])",
-                            mot_quote(&ctx->arena, buf->name), buf->name, mot_dtype_name(buf->global.dtype),
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "input %s is missing: --input %s=FILE.npy (%s[%s])",
+                            mot_quote(&ctx->arena, buf->name), buf->name,
+                            mot_dtype_name(buf->global.dtype),
                             mot_shape_text(&ctx->arena, buf->global.dims, buf->global.rank));
     }
     return MOT_OK;
@@ -50,10 +53,12 @@ static MotStatus check_output_names(MotCtx *ctx, const MotJob *job)
         bool is_known = false;
         for (uint32_t k = 0; k < job->program->outputs.n; k++) {
             size_t length = strlen(job->program->outputs.data[k].name);
-            is_known |= strncmp(texts[i], job->program->outputs.data[k].name, length) == 0 && texts[i][length] == '=';
+            is_known |= strncmp(texts[i], job->program->outputs.data[k].name, length) == 0 &&
+                        texts[i][length] == '=';
         }
         if (!is_known)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--output %s: the model has no such output",
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "--output %s: the model has no such output",
                             mot_quote(&ctx->arena, texts[i]));
     }
     return MOT_OK;
@@ -79,6 +84,6 @@ const MotVerb mot_verb_run = {
     .name = "run",
     .operands = "MODEL",
     .summary = "run the model forward",
-    .options = (const MotOption *const[]){mot_input_options, run_options, mot_model_options, mot_device_options,
-                                          mot_common_options, NULL},
+    .options = (const MotOption *const[]){mot_input_options, run_options, mot_model_options,
+                                          mot_device_options, mot_common_options, NULL},
     .run = run_run};

@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const MotOption sample_options[] = {{"--prompt", "TEXT", "what the text begins with"},
-                                           {"--tokens", "N", "tokens to add; default 200"},
-                                           {"--temperature", "T", "0: always the likeliest; default 0.8"},
-                                           {"--seed", "S", "of the random choice; default 0"},
-                                           {"--model", "FILE.onnx", "the model file, if it is not where it was"},
-                                           {NULL, NULL, NULL}};
+static const MotOption sample_options[] = {
+    {"--prompt", "TEXT", "what the text begins with"},
+    {"--tokens", "N", "tokens to add; default 200"},
+    {"--temperature", "T", "0: always the likeliest; default 0.8"},
+    {"--seed", "S", "of the random choice; default 0"},
+    {"--model", "FILE.onnx", "the model file, if it is not where it was"},
+    {NULL, NULL, NULL}};
 
 typedef struct {
     MotCtx *ctx;
@@ -64,7 +65,8 @@ static MotStatus read_prompt(Sampler *s, const char *prompt)
                 found = i;
         }
         if (found < 0)
-            return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--prompt: the model does not know the character at %s",
+            return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "--prompt: the model does not know the character at %s",
                             mot_quote(&s->ctx->arena, p));
         encode(s->info.vocabulary[found], text);
         p += strlen(text);
@@ -110,7 +112,8 @@ static MotStatus generate(Sampler *s, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         MotScope scope = mot_scope_begin(s->ctx);
-        int64_t start = s->tokens.n > s->length ? s->tokens.n - s->length : 0, used = s->tokens.n - start;
+        int64_t start = s->tokens.n > s->length ? s->tokens.n - s->length : 0,
+                used = s->tokens.n - start;
         for (int64_t t = 0; t < s->length; t++)
             mot_tensor_set_int(&s->window, t, t < used ? s->tokens.data[start + t] : 0);
         MotTensor logits;
@@ -136,8 +139,8 @@ static MotStatus find_signature(Sampler *s)
             s->window.type = p->bufs.data[i].global;
         }
     const MotType *out = p->outputs.n ? &p->bufs.data[p->outputs.data[0].eval_buf].global : NULL;
-    if (!s->input || !*s->input || s->window.type.rank != 2 || mot_dtype_class(s->window.type.dtype) != MOT_CLASS_INT ||
-        !out || out->rank != 3)
+    if (!s->input || !*s->input || s->window.type.rank != 2 ||
+        mot_dtype_class(s->window.type.dtype) != MOT_CLASS_INT || !out || out->rank != 3)
         return mot_fail(s->ctx, MOT_ERR_UNSUPPORTED, (MotLoc){s->job.model, NULL},
                         "is no language model with one input of tokens [B,T] and logits [B,T,V]");
     s->output = p->outputs.data[0].name;
@@ -178,5 +181,6 @@ const MotVerb mot_verb_sample = {
     .name = "sample",
     .operands = "DIR",
     .summary = "text from a trained language model",
-    .options = (const MotOption *const[]){sample_options, mot_model_options, mot_device_options, NULL},
+    .options =
+        (const MotOption *const[]){sample_options, mot_model_options, mot_device_options, NULL},
     .run = run_sample};

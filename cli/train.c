@@ -32,11 +32,13 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
         char *end;
         t->resizes[i].step = strtoll(texts[i], &end, 10);
         if (end == texts[i] || *end != ':')
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: it is --resize STEP:8/4/2/1",
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "--resize %s: it is --resize STEP:8/4/2/1",
                             mot_quote(&ctx->arena, texts[i]));
         MOT_TRY(mot_args_shares(ctx, end + 1, &t->resizes[i].shares));
         if (t->resizes[i].shares.n != t->job->program->mesh.n_devices)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: %u shares for %u devices", texts[i],
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "--resize %s: %u shares for %u devices", texts[i],
                             t->resizes[i].shares.n, t->job->program->mesh.n_devices);
     }
     t->n_resizes = n;
@@ -64,12 +66,14 @@ static MotStatus find_fields(MotTrainer *t, MotDataOpts *opts)
     for (int labels = 0; labels < 2; labels++)
         for (uint32_t i = 0; i < p->bufs.n; i++) {
             const MotBuf *buf = &p->bufs.data[i];
-            bool is_label = buf->kind == MOT_BUF_INPUT && t->job->loss.input && strcmp(buf->name, t->job->loss.input) == 0;
+            bool is_label = buf->kind == MOT_BUF_INPUT && t->job->loss.input &&
+                            strcmp(buf->name, t->job->loss.input) == 0;
             if (buf->kind == MOT_BUF_INPUT && is_label == (labels == 1))
                 fields[t->n_fields++] = (MotDataField){buf->name, buf->global, is_label};
         }
     if (t->n_fields == 0 || fields[0].type.rank == 0)
-        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the model has no input with a batch dim to train on");
+        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "the model has no input with a batch dim to train on");
     t->fields = opts->fields = fields;
     opts->n_fields = t->n_fields;
     opts->batch = fields[0].type.dims[0];
@@ -89,7 +93,8 @@ static MotStatus open_data(MotTrainer *t)
                         .cast = mot_args_has(t->job->args, "--cast")};
     t->data_text = mot_args_get(t->job->args, "--data", NULL);
     if (!t->data_text)
-        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data is needed, such as --data text:FILE");
+        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "--data is needed, such as --data text:FILE");
     MOT_TRY(find_fields(t, &opts));
     return mot_data_open(t->ctx, t->data_text, &opts, &t->data);
 }
@@ -130,7 +135,8 @@ static MotStatus export_model(MotTrainer *t)
         if (a->tied) {
             MotTensor second = file;
             if (a->tied_transposed) {
-                second.type = mot_type_make(file.type.dtype, 2, (int64_t[]){file.type.dims[1], file.type.dims[0]});
+                second.type = mot_type_make(file.type.dtype, 2,
+                                            (int64_t[]){file.type.dims[1], file.type.dims[0]});
                 second.data = mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&file.type));
                 for (int64_t r = 0; r < file.type.dims[0]; r++)
                     for (int64_t c = 0; c < file.type.dims[1]; c++)
@@ -144,7 +150,8 @@ static MotStatus export_model(MotTrainer *t)
     MOT_TRY(mot_export(t->ctx, t->job->file, tensors, n, path));
     if (!t->is_quiet && !t->is_json)
         printf("trained model  %s\ncheckpoints    %s\nlog            %s\n", path, t->out,
-               mot_args_get(t->job->args, "--log", mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out)));
+               mot_args_get(t->job->args, "--log",
+                            mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out)));
     return MOT_OK;
 }
 
@@ -188,6 +195,6 @@ const MotVerb mot_verb_train = {
     .name = "train",
     .operands = "MODEL",
     .summary = "train the model",
-    .options = (const MotOption *const[]){train_options, mot_training_options, mot_model_options, mot_device_options,
-                                          mot_common_options, NULL},
+    .options = (const MotOption *const[]){train_options, mot_training_options, mot_model_options,
+                                          mot_device_options, mot_common_options, NULL},
     .run = run_train};

@@ -22,7 +22,7 @@ typedef struct MotTrainer {
     uint32_t n_resizes;
     const MotDataField *fields;
     uint32_t n_fields;
-    void **batch; /* host buffers, one a field */
+    void **batch;          /* host buffers, one a field */
     double units_per_step; /* tokens or samples, for the rate */
     const char *unit;
     bool is_quiet, is_json;

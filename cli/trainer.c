@@ -61,8 +61,12 @@ static MotStatus run_step(MotTrainer *t, int64_t step, StepReport *r)
         MOT_TRY(mot_job_scalar(t->job, MOT_OUTPUT_GRAD_NORM, MOT_SECTION_STEP, &r->norm));
     MOT_TRY(mot_job_scalar(t->job, "loss", MOT_SECTION_STEP, &r->loss));
     if (!isfinite(r->loss)) {
-        mot_fail(t->ctx, MOT_ERR_NUMERICS, MOT_NOWHERE, "the loss of step %lld is %g", (long long)step + 1, r->loss);
-        mot_hint(t->ctx, "lower the lr, clip gradients (clip=1.0), or resume from the last checkpoint in %s", t->out);
+        mot_fail(t->ctx, MOT_ERR_NUMERICS, MOT_NOWHERE, "the loss of step %lld is %g",
+                 (long long)step + 1, r->loss);
+        mot_hint(
+            t->ctx,
+            "lower the lr, clip gradients (clip=1.0), or resume from the last checkpoint in %s",
+            t->out);
     }
     return t->ctx->status;
 }
@@ -100,12 +104,13 @@ static void print_step(MotTrainer *t, int64_t step, const StepReport *r)
     MotArena *arena = &t->ctx->arena;
     bool is_terminal = isatty(STDOUT_FILENO);
     int64_t eta = (int64_t)((double)(t->steps - step - 1) * r->ms * 1e-3);
-    printf("%sstep %lld/%lld | loss %.4f", is_terminal ? "\r\x1b[K" : "", (long long)step + 1, (long long)t->steps, r->loss);
+    printf("%sstep %lld/%lld | loss %.4f", is_terminal ? "\r\x1b[K" : "", (long long)step + 1,
+           (long long)t->steps, r->loss);
     if (!isnan(r->norm))
         printf(" | norm %.2f", r->norm);
     printf(" | lr %.2e | %.1f ms | %s %s/s | bal %.0f%% | eta %02lld:%02lld:%02lld", r->lr, r->ms,
-           group_thousands(arena, t->units_per_step / r->ms * 1e3), t->unit, 100 * r->balance, (long long)(eta / 3600),
-           (long long)(eta / 60 % 60), (long long)(eta % 60));
+           group_thousands(arena, t->units_per_step / r->ms * 1e3), t->unit, 100 * r->balance,
+           (long long)(eta / 3600), (long long)(eta / 60 % 60), (long long)(eta % 60));
     if (is_terminal) {
         printf(" ");
         print_bars(t, r->ms);
@@ -122,9 +127,10 @@ static void log_step(FILE *log, const MotTrainer *t, int64_t step, const StepRep
     fprintf(log, "\"lr\": %.9g, \"ms\": %.3f, \"ranks\": [", r->lr, r->ms);
     for (uint32_t i = 0; i < t->job->program->mesh.n_devices; i++) {
         const MotRankState *rank = mot_session_rank(t->job->session, i);
-        fprintf(log, "%s{\"share\": %lld, \"busy_ms\": %.3f, \"comm_ms\": %.3f, \"wait_ms\": %.3f}", i ? ", " : "",
-                (long long)t->job->program->mesh.axis[0].share[i], (double)rank->busy_ns * 1e-6,
-                (double)rank->comm_ns * 1e-6, (double)rank->wait_ns * 1e-6);
+        fprintf(log, "%s{\"share\": %lld, \"busy_ms\": %.3f, \"comm_ms\": %.3f, \"wait_ms\": %.3f}",
+                i ? ", " : "", (long long)t->job->program->mesh.axis[0].share[i],
+                (double)rank->busy_ns * 1e-6, (double)rank->comm_ns * 1e-6,
+                (double)rank->wait_ns * 1e-6);
     }
     fprintf(log, "]}\n");
     fflush(log);
@@ -153,7 +159,8 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
     fprintf(log, "{\"step\": %lld, \"val_loss\": %.9g}\n", (long long)step, loss);
     fflush(log);
     if (!t->is_quiet && !t->is_json)
-        printf("%svalidation after step %lld: loss %.4f\n", isatty(STDOUT_FILENO) ? "\n" : "", (long long)step, loss);
+        printf("%svalidation after step %lld: loss %.4f\n", isatty(STDOUT_FILENO) ? "\n" : "",
+               (long long)step, loss);
     if (step < t->steps)
         mot_data_batch(t->data, step, t->batch);
     return MOT_OK;
@@ -207,7 +214,8 @@ static MotStatus run_loop(MotTrainer *t, FILE *log)
 
 MotStatus mot_trainer_run(MotTrainer *t)
 {
-    const char *path = mot_args_get(t->job->args, "--log", mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out));
+    const char *path = mot_args_get(t->job->args, "--log",
+                                    mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out));
     FILE *log = fopen(path, t->first_step ? "a" : "w");
     if (!log)
         return mot_fail(t->ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written");

@@ -94,16 +94,17 @@ const char *mot_cuda_points(MotCuda *c, int from, int to)
 
 void mot_cuda_set_point(MotCuda *c, const char *point, int from, int to)
 {
-    for (int l = from; l < to; l++) {
-        MotText text;
-        mot_text_init(&text, &c->ctx->arena);
-        mot_text_puts(&text, point);
-        if (l + 1 < to)
-            mot_text_printf(&text, " / %s", mot_cuda_points(c, l + 1, to));
-        if (l > from)
-            mot_text_printf(&text, " %% %s", mot_cuda_extent(c, c->nest->loop[l].extent));
-        mot_cuda_line(c, "const long long i%d = %s;", l, mot_text_get(&text));
+    if (to - from > 1) {
+        mot_cuda_line(c, "long long rest = %s;", point);
+        point = "rest";
     }
+    for (int l = to - 1; l > from; l--) {
+        const char *extent = mot_cuda_extent(c, c->nest->loop[l].extent);
+        mot_cuda_line(c, "const long long i%d = rest %% %s;", l, extent);
+        mot_cuda_line(c, "rest /= %s;", extent);
+    }
+    if (from < to)
+        mot_cuda_line(c, "const long long i%d = %s;", from, point);
 }
 
 void mot_cuda_open_blocks(MotCuda *c, const char *tasks)

@@ -33,15 +33,17 @@ static MotStatus check_operands(MotBuilder *b, MotOpKind kind, const MotValue *i
     MotGraph *g = b->graph;
     MotLoc loc = {NULL, b->origin ? mot_quote(&g->ctx->arena, b->origin) : NULL};
     if (n_in < info->n_min || n_in > info->n_max)
-        return mot_fail(g->ctx, MOT_ERR_MODEL, loc, "%s takes %u to %u operands, not %u", info->name,
-                        info->n_min, info->n_max, n_in);
+        return mot_fail(g->ctx, MOT_ERR_MODEL, loc, "%s takes %u to %u operands, not %u",
+                        info->name, info->n_min, info->n_max, n_in);
     for (uint32_t i = 0; i < n_in; i++)
         if (in[i] >= g->values.n || (in[i] == 0 && i < info->n_min))
-            return mot_fail(g->ctx, MOT_ERR_INTERNAL, loc, "%s: operand %u is no value", info->name, i);
+            return mot_fail(g->ctx, MOT_ERR_INTERNAL, loc, "%s: operand %u is no value", info->name,
+                            i);
     return MOT_OK;
 }
 
-static MotOp make_op(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs)
+static MotOp make_op(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
+                     const void *attrs)
 {
     MotCtx *ctx = b->graph->ctx;
     const MotOpInfo *info = mot_op_info(kind);
@@ -69,15 +71,16 @@ static MotOpId append_op(MotGraph *g, MotOp op, const MotType *types)
     return id;
 }
 
-MotOpId mot_build_typed(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs,
-                        const MotType *types)
+MotOpId mot_build_typed(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
+                        const void *attrs, const MotType *types)
 {
     if (b->graph->ctx->status != MOT_OK || check_operands(b, kind, in, n_in) != MOT_OK)
         return 0;
     return append_op(b->graph, make_op(b, kind, in, n_in, attrs), types);
 }
 
-MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs)
+MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
+                  const void *attrs)
 {
     if (b->graph->ctx->status != MOT_OK || check_operands(b, kind, in, n_in) != MOT_OK)
         return 0;
@@ -196,15 +199,15 @@ MotValue mot_cast(MotBuilder *b, MotValue x, MotDtype dtype)
 static bool has_dims(const MotBuilder *b, MotValue x, int rank, const int64_t *dims)
 {
     const MotType *type = type_of(b, x);
-    return x && type->rank == rank &&
-           memcmp(type->dims, dims, (size_t)rank * sizeof *dims) == 0;
+    return x && type->rank == rank && memcmp(type->dims, dims, (size_t)rank * sizeof *dims) == 0;
 }
 
 MotValue mot_reshape(MotBuilder *b, MotValue x, int rank, const int64_t *dims)
 {
     if (has_dims(b, x, rank, dims))
         return x;
-    return build_one(b, MOT_OP_RESHAPE, &x, 1, &(MotAttr_dims){.dims = list_of(dims, (uint32_t)rank)});
+    return build_one(b, MOT_OP_RESHAPE, &x, 1,
+                     &(MotAttr_dims){.dims = list_of(dims, (uint32_t)rank)});
 }
 
 MotValue mot_transpose(MotBuilder *b, MotValue x, const int64_t *perm)
@@ -265,7 +268,8 @@ MotValue mot_concat(MotBuilder *b, const MotValue *x, uint32_t n, int axis)
 
 MotValue mot_gather(MotBuilder *b, MotValue table, MotValue index, int axis)
 {
-    return build_one(b, MOT_OP_GATHER, (MotValue[]){table, index}, 2, &(MotAttr_axis){.axis = axis});
+    return build_one(b, MOT_OP_GATHER, (MotValue[]){table, index}, 2,
+                     &(MotAttr_axis){.axis = axis});
 }
 
 MotValue mot_scatter_add(MotBuilder *b, MotValue index, MotValue update, int axis, int64_t size)

@@ -21,10 +21,11 @@ MotBuilder mot_builder_make(MotGraph *graph);
  * Appends an op; result types are inferred. `attrs` is the row's struct (copied, lists and strings too) or NULL for zeros.
  * Returns the op's id, or 0 after a failure.
  */
-MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs);
+MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
+                  const void *attrs);
 /* The same with the result types given, not inferred: types may name symbolic dims (kernels of a Program). */
-MotOpId mot_build_typed(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in, const void *attrs,
-                        const MotType *types);
+MotOpId mot_build_typed(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
+                        const void *attrs, const MotType *types);
 /* Result i of an op; 0 for op 0. */
 MotValue mot_result(const MotBuilder *b, MotOpId op, uint32_t i);
 
@@ -56,7 +57,8 @@ MotValue mot_reshape(MotBuilder *b, MotValue x, int rank, const int64_t *dims);
 MotValue mot_transpose(MotBuilder *b, MotValue x, const int64_t *perm);
 /* To `dims`, aligned at the last dim. */
 MotValue mot_broadcast(MotBuilder *b, MotValue x, int rank, const int64_t *dims);
-MotValue mot_slice(MotBuilder *b, MotValue x, const int64_t *start, const int64_t *size, const int64_t *step);
+MotValue mot_slice(MotBuilder *b, MotValue x, const int64_t *start, const int64_t *size,
+                   const int64_t *step);
 /* Elements [start, start + size) of one axis. */
 MotValue mot_slice_axis(MotBuilder *b, MotValue x, int axis, int64_t start, int64_t size);
 MotValue mot_pad(MotBuilder *b, MotValue x, const int64_t *lo, const int64_t *hi, double value);

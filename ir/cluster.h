@@ -8,12 +8,12 @@
 
 typedef struct MotDevice {
     const char *name;
-    const char *backend;   /* "cpu" or "ref" */
+    const char *backend; /* "cpu" or "ref" */
     uint32_t threads;
-    double slow;           /* emulated: this many times slower than native; >= 1 */
-    double memory;         /* bytes the arena may take; 0: no cap */
-    double flops;          /* native float32 FLOP/s of its threads; 0: not known yet, measured */
-    double bandwidth;      /* native bytes/s; 0: not known yet */
+    double slow;      /* emulated: this many times slower than native; >= 1 */
+    double memory;    /* bytes the arena may take; 0: no cap */
+    double flops;     /* native float32 FLOP/s of its threads; 0: not known yet, measured */
+    double bandwidth; /* native bytes/s; 0: not known yet */
 } MotDevice;
 
 /* A link with a == b == MOT_ALL_DEVICES holds between every pair that has no link of its own. */

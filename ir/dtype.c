@@ -9,10 +9,9 @@ typedef struct {
     MotDtypeClass class;
 } DtypeInfo;
 
-static const DtypeInfo infos[MOT_N_DTYPES] = {
-    [MOT_NO_DTYPE] = {"none", 0, 0, 0},
+static const DtypeInfo infos[MOT_N_DTYPES] = {[MOT_NO_DTYPE] = {"none", 0, 0, 0},
 #define X(id, name, bytes, onnx, class) [MOT_##id] = {#name, bytes, onnx, MOT_CLASS_##class},
-    MOT_DTYPE_LIST(X)
+                                              MOT_DTYPE_LIST(X)
 #undef X
 };
 
@@ -147,46 +146,80 @@ static int64_t to_integer(double value, int64_t least, int64_t most)
 double mot_tensor_get(const MotTensor *tensor, int64_t i)
 {
     switch (tensor->type.dtype) {
-    case MOT_F32: return ((const float *)tensor->data)[i];
-    case MOT_F64: return ((const double *)tensor->data)[i];
-    case MOT_F16: return half_to_float(((const uint16_t *)tensor->data)[i]);
-    case MOT_BF16: return bfloat_to_float(((const uint16_t *)tensor->data)[i]);
-    default: return (double)mot_tensor_get_int(tensor, i);
+    case MOT_F32:
+        return ((const float *)tensor->data)[i];
+    case MOT_F64:
+        return ((const double *)tensor->data)[i];
+    case MOT_F16:
+        return half_to_float(((const uint16_t *)tensor->data)[i]);
+    case MOT_BF16:
+        return bfloat_to_float(((const uint16_t *)tensor->data)[i]);
+    default:
+        return (double)mot_tensor_get_int(tensor, i);
     }
 }
 
 int64_t mot_tensor_get_int(const MotTensor *tensor, int64_t i)
 {
     switch (tensor->type.dtype) {
-    case MOT_U8: return ((const uint8_t *)tensor->data)[i];
-    case MOT_BOOL: return ((const uint8_t *)tensor->data)[i] != 0;
-    case MOT_I32: return ((const int32_t *)tensor->data)[i];
-    case MOT_I64: return ((const int64_t *)tensor->data)[i];
-    default: return to_integer(mot_tensor_get(tensor, i), INT64_MIN, INT64_MAX);
+    case MOT_U8:
+        return ((const uint8_t *)tensor->data)[i];
+    case MOT_BOOL:
+        return ((const uint8_t *)tensor->data)[i] != 0;
+    case MOT_I32:
+        return ((const int32_t *)tensor->data)[i];
+    case MOT_I64:
+        return ((const int64_t *)tensor->data)[i];
+    default:
+        return to_integer(mot_tensor_get(tensor, i), INT64_MIN, INT64_MAX);
     }
 }
 
 void mot_tensor_set(const MotTensor *tensor, int64_t i, double value)
 {
     switch (tensor->type.dtype) {
-    case MOT_F32: ((float *)tensor->data)[i] = (float)value; break;
-    case MOT_F64: ((double *)tensor->data)[i] = value; break;
-    case MOT_F16: ((uint16_t *)tensor->data)[i] = float_to_half((float)value); break;
-    case MOT_BF16: ((uint16_t *)tensor->data)[i] = float_to_bfloat((float)value); break;
-    case MOT_U8: mot_tensor_set_int(tensor, i, to_integer(value, 0, UINT8_MAX)); break;
-    case MOT_I32: mot_tensor_set_int(tensor, i, to_integer(value, INT32_MIN, INT32_MAX)); break;
-    case MOT_I64: mot_tensor_set_int(tensor, i, to_integer(value, INT64_MIN, INT64_MAX)); break;
-    default: mot_tensor_set_int(tensor, i, value != 0);
+    case MOT_F32:
+        ((float *)tensor->data)[i] = (float)value;
+        break;
+    case MOT_F64:
+        ((double *)tensor->data)[i] = value;
+        break;
+    case MOT_F16:
+        ((uint16_t *)tensor->data)[i] = float_to_half((float)value);
+        break;
+    case MOT_BF16:
+        ((uint16_t *)tensor->data)[i] = float_to_bfloat((float)value);
+        break;
+    case MOT_U8:
+        mot_tensor_set_int(tensor, i, to_integer(value, 0, UINT8_MAX));
+        break;
+    case MOT_I32:
+        mot_tensor_set_int(tensor, i, to_integer(value, INT32_MIN, INT32_MAX));
+        break;
+    case MOT_I64:
+        mot_tensor_set_int(tensor, i, to_integer(value, INT64_MIN, INT64_MAX));
+        break;
+    default:
+        mot_tensor_set_int(tensor, i, value != 0);
     }
 }
 
 void mot_tensor_set_int(const MotTensor *tensor, int64_t i, int64_t value)
 {
     switch (tensor->type.dtype) {
-    case MOT_U8: ((uint8_t *)tensor->data)[i] = (uint8_t)value; break;
-    case MOT_BOOL: ((uint8_t *)tensor->data)[i] = value != 0; break;
-    case MOT_I32: ((int32_t *)tensor->data)[i] = (int32_t)value; break;
-    case MOT_I64: ((int64_t *)tensor->data)[i] = value; break;
-    default: mot_tensor_set(tensor, i, (double)value);
+    case MOT_U8:
+        ((uint8_t *)tensor->data)[i] = (uint8_t)value;
+        break;
+    case MOT_BOOL:
+        ((uint8_t *)tensor->data)[i] = value != 0;
+        break;
+    case MOT_I32:
+        ((int32_t *)tensor->data)[i] = (int32_t)value;
+        break;
+    case MOT_I64:
+        ((int64_t *)tensor->data)[i] = value;
+        break;
+    default:
+        mot_tensor_set(tensor, i, (double)value);
     }
 }

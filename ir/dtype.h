@@ -21,7 +21,7 @@ typedef enum MotDtype {
 #define X(id, name, bytes, onnx, class) MOT_##id,
     MOT_DTYPE_LIST(X)
 #undef X
-    MOT_N_DTYPES
+        MOT_N_DTYPES
 } MotDtype;
 
 typedef enum MotDtypeClass {

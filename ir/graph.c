@@ -70,7 +70,8 @@ MotGraph *mot_graph_make(MotCtx *ctx, const char *name)
     return g;
 }
 
-void mot_graph_replace(MotGraph *g, const MotValue *old_values, const MotValue *new_values, uint32_t n)
+void mot_graph_replace(MotGraph *g, const MotValue *old_values, const MotValue *new_values,
+                       uint32_t n)
 {
     MotArenaMark mark = mot_arena_mark(&g->ctx->arena);
     MotValue *to = mot_arena_array(&g->ctx->arena, MotValue, g->values.n);
@@ -121,7 +122,8 @@ static void place_with_operands(Ordering *o, MotOpId root)
 
 static bool is_root(const MotOp *op)
 {
-    return infos[op->kind].class == MOT_SINK || op->kind == MOT_OP_INPUT || op->kind == MOT_OP_PARAM;
+    return infos[op->kind].class == MOT_SINK || op->kind == MOT_OP_INPUT ||
+           op->kind == MOT_OP_PARAM;
 }
 
 static Ordering order_live_ops(MotGraph *g)
@@ -239,7 +241,8 @@ double mot_op_flops(const MotGraph *g, const MotOp *op)
 MotLoc mot_op_loc(const MotGraph *g, const MotOp *op)
 {
     MotArena *arena = &g->ctx->arena;
-    const char *place = op->origin ? mot_arena_printf(arena, "node %s", mot_quote(arena, op->origin))
-                                   : mot_arena_printf(arena, "op %s", infos[op->kind].name);
+    const char *place = op->origin
+                            ? mot_arena_printf(arena, "node %s", mot_quote(arena, op->origin))
+                            : mot_arena_printf(arena, "op %s", infos[op->kind].name);
     return (MotLoc){NULL, place};
 }

@@ -82,9 +82,9 @@ typedef struct MotOpInfo {
     const char *name;
     MotOpClass class;
     uint32_t n_min, n_max, n_out;
-    unsigned operand_classes;   /* pointwise: MotDtypeClass bits */
-    bool gives_bool;            /* pointwise: the result is bool */
-    const char *expression;     /* pointwise: C over a, b, c */
+    unsigned operand_classes; /* pointwise: MotDtypeClass bits */
+    bool gives_bool;          /* pointwise: the result is bool */
+    const char *expression;   /* pointwise: C over a, b, c */
     const char *attrs_name;
     size_t attrs_bytes;
     const MotAttrField *fields; /* ends with a NULL name */
@@ -143,7 +143,8 @@ static inline MotOp *mot_graph_def(const MotGraph *g, MotValue v)
 #define mot_attrs(op, id) ((MotAttr_##id *)(op)->attrs)
 
 /* Redirects every use of old[i] to new[i]. One sweep over the ops. */
-void mot_graph_replace(MotGraph *g, const MotValue *old_values, const MotValue *new_values, uint32_t n);
+void mot_graph_replace(MotGraph *g, const MotValue *old_values, const MotValue *new_values,
+                       uint32_t n);
 /*
  * Drops ops from which no output, input or parameter follows, orders the rest (operands first, otherwise as before) and
  * renumbers values and ops. Inputs and parameters stay. Values held by the caller are stale afterwards.
@@ -163,6 +164,7 @@ MOT_CHECKED MotStatus mot_graph_verify(const MotGraph *g);
 
 /* Text form (docs/ir.md). What is printed parses back to the same. `file` is for messages. */
 void mot_graph_print(const MotGraph *g, MotText *text);
-MOT_CHECKED MotStatus mot_graph_parse(MotCtx *ctx, const char *file, const char *text, MotGraph **out_graph);
+MOT_CHECKED MotStatus mot_graph_parse(MotCtx *ctx, const char *file, const char *text,
+                                      MotGraph **out_graph);
 
 #endif

@@ -134,8 +134,9 @@ static MotStatus infer_reshape(Infer *c)
     if (set_dims(c, c->in[0]->dtype, dims) != MOT_OK)
         return c->g->ctx->status;
     if (!have_equal_elements(c->in[0], &c->out[0]))
-        return refuse(c, mot_arena_printf(&c->g->ctx->arena, "target shape [%s] has another number of elements",
-                                          mot_shape_text(&c->g->ctx->arena, dims.data, (int)dims.n)));
+        return refuse(c, mot_arena_printf(
+                             &c->g->ctx->arena, "target shape [%s] has another number of elements",
+                             mot_shape_text(&c->g->ctx->arena, dims.data, (int)dims.n)));
     return MOT_OK;
 }
 

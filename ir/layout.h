@@ -8,6 +8,7 @@
 MotType mot_param_file_type(const MotType *type, const MotOp *param);
 /* Copies between a dense tensor in the file's layout and one in the value's. */
 void mot_param_to_file(const MotType *type, const MotOp *param, const void *value, void *out_file);
-void mot_param_from_file(const MotType *type, const MotOp *param, const void *file, void *out_value);
+void mot_param_from_file(const MotType *type, const MotOp *param, const void *file,
+                         void *out_value);
 
 #endif

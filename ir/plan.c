@@ -3,11 +3,13 @@
 
 #include <string.h>
 
-const MotSharding mot_replicated = {.axis = {MOT_REPLICATED, MOT_REPLICATED, MOT_REPLICATED, MOT_REPLICATED}};
+const MotSharding mot_replicated = {
+    .axis = {MOT_REPLICATED, MOT_REPLICATED, MOT_REPLICATED, MOT_REPLICATED}};
 
 bool mot_sharding_equal(MotSharding a, MotSharding b)
 {
-    return memcmp(a.axis, b.axis, sizeof a.axis) == 0 && memcmp(a.units, b.units, sizeof a.units) == 0;
+    return memcmp(a.axis, b.axis, sizeof a.axis) == 0 &&
+           memcmp(a.units, b.units, sizeof a.units) == 0;
 }
 
 const char *mot_sharding_text(MotArena *arena, MotSharding s, uint32_t n_axes)
@@ -181,7 +183,8 @@ static void check_choice(Checker *c, MotOpId id, const MotFactors *factors)
             complain(c, op, "a factor that can't be split is split");
     }
     for (uint32_t k = 0; k < op->n_in; k++)
-        if (op->in[k] && c->plan->ops[c->plan->graph->values.data[op->in[k]].def].stage > choice->stage &&
+        if (op->in[k] &&
+            c->plan->ops[c->plan->graph->values.data[op->in[k]].def].stage > choice->stage &&
             op->role == MOT_ROLE_FORWARD)
             complain(c, op, "an operand comes from a later stage");
 }

@@ -35,7 +35,8 @@ typedef struct MotMeshAxis {
 typedef struct MotMesh {
     MotMeshAxis axis[MOT_MAX_AXES];
     uint32_t n_axes, n_devices;
-    uint32_t *devices; /* [n_devices] row-major over the axes, last fastest: indices into the cluster */
+    uint32_t
+        *devices; /* [n_devices] row-major over the axes, last fastest: indices into the cluster */
 } MotMesh;
 
 /* The coordinate along `axis` of mesh position `position`. */
@@ -48,8 +49,9 @@ void mot_share_split(const int64_t *share, uint32_t n, int64_t units, int64_t *o
 
 typedef struct MotOpPlan {
     uint32_t stage;
-    int8_t factor[MOT_MAX_AXES]; /* the factor that each axis splits, or -1: every device computes it whole */
-    bool recompute;              /* run again in the backward pass instead of keeping its results */
+    int8_t factor
+        [MOT_MAX_AXES]; /* the factor that each axis splits, or -1: every device computes it whole */
+    bool recompute;     /* run again in the backward pass instead of keeping its results */
 } MotOpPlan;
 
 typedef struct MotStage {
@@ -70,18 +72,19 @@ typedef struct MotPlan {
     const MotCluster *cluster;
     MotVec(MotStage) stages;
     MotSchedule schedule;
-    uint32_t n_micro;        /* micro-batches a step */
-    MotOpPlan *ops;          /* [graph->ops.n] */
-    MotSharding *values;     /* [graph->values.n]: as the defining op leaves it */
+    uint32_t n_micro;             /* micro-batches a step */
+    MotOpPlan *ops;               /* [graph->ops.n] */
+    MotSharding *values;          /* [graph->values.n]: as the defining op leaves it */
     MotDevicePrediction *devices; /* [cluster->devices.n] */
-    double time, bound;      /* seconds a step; bound <= time */
+    double time, bound;           /* seconds a step; bound <= time */
 } MotPlan;
 
 MotPlan *mot_plan_new(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster);
 /* Sets plan->values of op's results from the factor choice in plan->ops. `factors` are op's. */
 void mot_plan_apply_factors(MotPlan *plan, MotOpId op, const MotFactors *factors);
 /* The sharding that op needs its operand i in, under its factor choice. */
-MotSharding mot_plan_operand(const MotPlan *plan, MotOpId op, const MotFactors *factors, uint32_t i);
+MotSharding mot_plan_operand(const MotPlan *plan, MotOpId op, const MotFactors *factors,
+                             uint32_t i);
 
 /*
  * Checks a plan: factors splittable, no two axes on one dim of a value unless nested, assigned values sharded as their
@@ -91,6 +94,7 @@ MOT_CHECKED MotStatus mot_plan_verify(const MotPlan *plan);
 
 /* Text form: the cluster, the graph and a record an op. What is printed parses back to the same. */
 void mot_plan_print(const MotPlan *plan, MotText *text);
-MOT_CHECKED MotStatus mot_plan_parse(MotCtx *ctx, const char *file, const char *text, MotPlan **out_plan);
+MOT_CHECKED MotStatus mot_plan_parse(MotCtx *ctx, const char *file, const char *text,
+                                     MotPlan **out_plan);
 
 #endif

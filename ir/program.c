@@ -4,8 +4,9 @@
 #include <string.h>
 
 const char *const mot_buf_kind_names[] = {"scratch", "param", "input", "scalar", "constant"};
-const char *const mot_instr_names[] = {
-    "launch", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "part", "copy", "send", "recv"};
+const char *const mot_instr_names[] = {"launch",     "all_reduce", "reduce_scatter",
+                                       "all_gather", "all_to_all", "part",
+                                       "copy",       "send",       "recv"};
 const char *const mot_section_names[] = {"step", "eval"};
 
 enum { BUFFER_ALIGNMENT = 64 };
@@ -71,7 +72,8 @@ typedef struct {
 } Placed;
 
 /* The lowest offset at which `bytes` fit among the buffers alive at the same time. Quadratic in those; binding is rare. */
-static int64_t find_room(const Placed *placed, uint32_t n, uint32_t first, int64_t base, int64_t bytes)
+static int64_t find_room(const Placed *placed, uint32_t n, uint32_t first, int64_t base,
+                         int64_t bytes)
 {
     int64_t at = base;
     for (bool moved = true; moved;) {
@@ -106,10 +108,12 @@ static void place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *bi
             n = kept;
             for (uint32_t k = 0; k < ins->n_bufs; k++) {
                 uint32_t buf = ins->bufs[k];
-                if (program->bufs.data[buf].kind != MOT_BUF_SCRATCH || binding->arena_offset[buf] >= 0)
+                if (program->bufs.data[buf].kind != MOT_BUF_SCRATCH ||
+                    binding->arena_offset[buf] >= 0)
                     continue;
                 int64_t bytes = mot_program_align(mot_type_bytes(&binding->types[buf]));
-                int64_t at = find_room(placed, n, life[buf].first, binding->persistent_bytes, bytes);
+                int64_t at =
+                    find_room(placed, n, life[buf].first, binding->persistent_bytes, bytes);
                 binding->arena_offset[buf] = at;
                 placed[n++] = (Placed){at, at + bytes, life[buf].last};
                 if (at + bytes > binding->arena_bytes)
@@ -118,7 +122,8 @@ static void place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *bi
         }
 }
 
-MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position, MotBinding *out_binding)
+MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position,
+                           MotBinding *out_binding)
 {
     MotBinding b = {.position = position,
                     .size = mot_arena_array(&ctx->arena, int64_t, program->dims.n),
@@ -145,13 +150,16 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
 static void bind_dims_attr(MotCtx *ctx, MotOp *op, const MotType *result)
 {
     for (const MotAttrField *f = mot_op_info(op->kind)->fields; f->name; f++)
-        if (f->kind == MOT_ATTR_INTS && (strcmp(f->name, "dims") == 0 || strcmp(f->name, "size") == 0)) {
+        if (f->kind == MOT_ATTR_INTS &&
+            (strcmp(f->name, "dims") == 0 || strcmp(f->name, "size") == 0)) {
             MotInts *dims = (MotInts *)(void *)((char *)op->attrs + f->offset);
-            dims->data = mot_arena_copy(&ctx->arena, result->dims, (size_t)result->rank * sizeof(int64_t));
+            dims->data =
+                mot_arena_copy(&ctx->arena, result->dims, (size_t)result->rank * sizeof(int64_t));
         }
 }
 
-MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32_t kernel, const MotBinding *binding)
+MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32_t kernel,
+                                  const MotBinding *binding)
 {
     MotGraph *g = mot_graph_clone(ctx, program->kernels.data[kernel].graph);
     for (uint32_t v = 1; v < g->values.n; v++)
@@ -173,8 +181,8 @@ static void complain(Checker *c, MotSection section, uint32_t i, const char *wha
 {
     MotCtx *ctx = c->program->ctx;
     const MotInstr *ins = &c->program->section[section].data[i];
-    const char *place = mot_arena_printf(&ctx->arena, "%s instruction %u (%s)", mot_section_names[section],
-                                         i, mot_instr_names[ins->kind]);
+    const char *place = mot_arena_printf(&ctx->arena, "%s instruction %u (%s)",
+                                         mot_section_names[section], i, mot_instr_names[ins->kind]);
     if (c->n++ == 0)
         mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){NULL, place}, "program: %s", what);
     else
@@ -191,7 +199,8 @@ static void check_shapes(Checker *c, MotSection section, uint32_t i)
 {
     const MotProgram *p = c->program;
     const MotInstr *ins = &p->section[section].data[i];
-    const MotBuf *src = &p->bufs.data[ins->bufs[0]], *dst = &p->bufs.data[ins->bufs[ins->n_bufs - 1]];
+    const MotBuf *src = &p->bufs.data[ins->bufs[0]],
+                 *dst = &p->bufs.data[ins->bufs[ins->n_bufs - 1]];
     if (ins->kind == MOT_INS_LAUNCH || ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
         return;
     if (ins->n_bufs != 2 || !mot_type_equal(&src->global, &dst->global))
@@ -228,7 +237,8 @@ MotStatus mot_program_verify(const MotProgram *program)
             }
             for (uint32_t k = 0; k < ins->wait.n; k++)
                 if (ins->wait.data[k] > program->n_events || !is_signalled[ins->wait.data[k]])
-                    complain(&c, (MotSection)s, i, "waits for an event that nothing before it signals");
+                    complain(&c, (MotSection)s, i,
+                             "waits for an event that nothing before it signals");
             if (ins->signal)
                 is_signalled[ins->signal] = true;
             check_shapes(&c, (MotSection)s, i);

@@ -41,7 +41,8 @@ typedef struct MotBuf {
 
 typedef struct MotKernel {
     const char *name; /* k_<hash of the graph text> */
-    MotGraph *graph;  /* inputs in operand order, outputs in result order; symbols are the program's dims */
+    MotGraph *
+        graph; /* inputs in operand order, outputs in result order; symbols are the program's dims */
     const void *image; /* compiled for a CPU (support/image.h), or NULL */
     size_t image_bytes;
 } MotKernel;
@@ -51,10 +52,10 @@ typedef enum MotInstrKind {
     MOT_INS_ALL_REDUCE,     /* bufs: source, destination; reduction */
     MOT_INS_REDUCE_SCATTER, /* destination is the own part of `dim` */
     MOT_INS_ALL_GATHER,     /* source is the own part of `dim` */
-    MOT_INS_ALL_TO_ALL,     /* source is split along `dim`, destination along `dim_out` (or elsewhere along `dim`) */
-    MOT_INS_PART,           /* no communication: destination is the own part of source along `dim` */
-    MOT_INS_COPY,           /* destination = source (a new parameter value) */
-    MOT_INS_SEND,           /* to / from mesh position `peer` of another stage */
+    MOT_INS_ALL_TO_ALL, /* source is split along `dim`, destination along `dim_out` (or elsewhere along `dim`) */
+    MOT_INS_PART, /* no communication: destination is the own part of source along `dim` */
+    MOT_INS_COPY, /* destination = source (a new parameter value) */
+    MOT_INS_SEND, /* to / from mesh position `peer` of another stage */
     MOT_INS_RECV,
     MOT_N_INS
 } MotInstrKind;
@@ -65,14 +66,14 @@ typedef enum MotStream { MOT_STREAM_COMPUTE, MOT_STREAM_COMM } MotStream;
 typedef struct MotInstr {
     MotInstrKind kind;
     MotStream stream;
-    uint32_t kernel;             /* launch */
+    uint32_t kernel;              /* launch */
     uint32_t *bufs, n_bufs, n_in; /* launch: the first n_in are read */
-    uint32_t axis;               /* collectives: the mesh axis */
-    int dim, dim_out;            /* the dim of the buffer that the axis splits */
-    bool is_max;                 /* reduction: maximum instead of sum */
+    uint32_t axis;                /* collectives: the mesh axis */
+    int dim, dim_out;             /* the dim of the buffer that the axis splits */
+    bool is_max;                  /* reduction: maximum instead of sum */
     uint32_t peer, micro;
-    MotVec(uint32_t) wait;       /* events */
-    uint32_t signal;             /* event, 0: none */
+    MotVec(uint32_t) wait; /* events */
+    uint32_t signal;       /* event, 0: none */
     const char *origin;
     MotRole role;
 } MotInstr;
@@ -100,9 +101,10 @@ typedef struct MotProgram {
 
 /* The numbers of one rank under one share vector an axis. Everything the walker needs; computed in microseconds to milliseconds. */
 typedef struct MotBinding {
-    uint32_t position;    /* in the mesh */
-    int64_t *size, *offset; /* [dims.n]: local size, offset in the whole dim (in the parent's part for nested dims) */
-    MotType *types;       /* [bufs.n]: concrete local types */
+    uint32_t position; /* in the mesh */
+    int64_t *size,
+        *offset; /* [dims.n]: local size, offset in the whole dim (in the parent's part for nested dims) */
+    MotType *types;        /* [bufs.n]: concrete local types */
     int64_t *arena_offset; /* [bufs.n]: bytes into the rank's arena */
     int64_t arena_bytes, persistent_bytes;
 } MotBinding;
@@ -111,11 +113,13 @@ typedef struct MotBinding {
  * Evaluates the dims for mesh position `position` and lays out the buffers: persistent ones first, then scratch ones reusing memory
  * by lifetime. The shares are those in program->mesh.
  */
-MOT_CHECKED MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position, MotBinding *out_binding);
+MOT_CHECKED MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position,
+                                       MotBinding *out_binding);
 /* Bytes rounded up to what a buffer in an arena takes. */
 int64_t mot_program_align(int64_t bytes);
 /* A kernel's graph with its symbolic dims replaced by this binding's sizes. */
-MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32_t kernel, const MotBinding *binding);
+MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32_t kernel,
+                                  const MotBinding *binding);
 
 /*
  * Proves before anything starts: buffers written before they are read, collectives on existing axes and dims, shapes of sources and

@@ -1,7 +1,7 @@
 """Writes the small ONNX models of this folder and the PyTorch fixtures they are tested against.
 
     export.py [--only GLOB]     FOLDER/*.onnx, FOLDER/fixtures/, FOLDER/meta.json
-    export.py --bench DIR       the benchmark GPT (10.7M parameters) with a batch and losses
+    export.py --bench DIR       the benchmark GPT (10.7M parameters) and MLP, each with a batch and losses
 
 Every export is checked here: by onnx.checker, by ONNX Runtime against PyTorch's output, and by
 finding each parameter of the network among the file's initializers. README.md says what lies
@@ -301,18 +301,37 @@ def export_char():
     return row | {"dynamic_batch": False, "attention": "sdpa"} | describe(path, model, inputs)
 
 
-def export_bench(folder):
-    """Writes the benchmark GPT; `folder` should lie outside the repository."""
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(SEED)
+def bench_gpt():
+    """nanoGPT without biases, at GPT-2's initialisation: model, inputs, labels."""
     model = nets.Gpt(BENCH).eval()
     nets.init_gpt2(model)
     ids, labels = tokens(BENCH_BATCH, BENCH)
-    inputs = {"input_ids": ids}
+    return model, {"input_ids": ids}, labels
+
+
+def bench_mlp():
+    """Three layers on 256 samples: model, inputs, labels."""
+    model = nets.Mlp((784, 1024, 1024, 10), F.relu).eval()
+    return model, {"x": torch.randn(256, 784)}, torch.randint(10, (256,))
+
+
+BENCH_MODELS = {"gpt": bench_gpt, "mlp": bench_mlp}
+
+
+def load_bench(name):
+    """The same model and batch at every call."""
+    torch.manual_seed(SEED)
+    return BENCH_MODELS[name]()
+
+
+def export_bench(folder, name):
+    """Writes a benchmark model; `folder` should lie outside the repository."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model, inputs, labels = load_bench(name)
     path = folder / "model.onnx"
-    write_onnx(model, inputs, "logits", path, Export("gpt", "dynamo", 18, False, False))
-    reference.save(folder, "input_ids", ids.numpy())
-    reference.save(folder, "labels", labels.numpy())
+    write_onnx(model, inputs, "logits", path, Export(name, "dynamo", 18, False, False))
+    for key, value in (inputs | {"labels": labels}).items():
+        reference.save(folder, key, value.numpy())
     meta = {"loss": "cross_entropy:logits:labels", "optimizer": BENCH_OPTIMIZER}
     meta["losses"] = reference.curve(
         model, "cross_entropy", inputs, labels, torch.float32, BENCH_OPTIMIZER
@@ -353,14 +372,15 @@ def export_all(glob):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="*", metavar="GLOB", help="exports to write")
-    parser.add_argument("--bench", type=pathlib.Path, metavar="DIR", help="write the large GPT")
+    parser.add_argument("--bench", type=pathlib.Path, metavar="DIR", help="write the large models")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     onnxruntime.set_default_logger_severity(3)
     torch.set_num_threads(1)
     if options.bench:
-        export_bench(options.bench)
+        for name in BENCH_MODELS:
+            export_bench(options.bench / name, name)
         return
     rows = export_all(options.only)
     if options.only == "*":

@@ -30,7 +30,8 @@ static int file_of(const MotBuf *buf)
 
 /* ---- Saving ---- */
 
-static MotStatus gather_tensors(MotCtx *ctx, MotSession *session, int file, MotNamedTensor *out, uint32_t *out_n)
+static MotStatus gather_tensors(MotCtx *ctx, MotSession *session, int file, MotNamedTensor *out,
+                                uint32_t *out_n)
 {
     const MotProgram *p = mot_session_program(session);
     *out_n = 0;
@@ -62,12 +63,13 @@ static void add_string(MotText *text, const char *key, const char *value)
     mot_json_quote(text, value ? value : "");
 }
 
-static const char *write_manifest(MotCtx *ctx, const MotProgram *p, const MotCheckpointInfo *info, const uint64_t *hash)
+static const char *write_manifest(MotCtx *ctx, const MotProgram *p, const MotCheckpointInfo *info,
+                                  const uint64_t *hash)
 {
     MotText text;
     mot_text_init(&text, &ctx->arena);
-    mot_text_printf(&text, "{\"motley\": 1,\n \"step\": %lld,\n \"seed\": %llu", (long long)info->step,
-                    (unsigned long long)info->seed);
+    mot_text_printf(&text, "{\"motley\": 1,\n \"step\": %lld,\n \"seed\": %llu",
+                    (long long)info->step, (unsigned long long)info->seed);
     add_string(&text, "model", info->model);
     add_string(&text, "loss", info->loss);
     add_string(&text, "optimizer", info->optimizer);
@@ -80,7 +82,8 @@ static const char *write_manifest(MotCtx *ctx, const MotProgram *p, const MotChe
         mot_text_printf(&text, "%s%u", i ? ", " : "", info->vocabulary[i]);
     mot_text_puts(&text, "],\n \"files\": {");
     for (int f = 0; f < N_FILES; f++)
-        mot_text_printf(&text, "%s\"%s\": \"%016llx\"", f ? ", " : "", file_names[f], (unsigned long long)hash[f]);
+        mot_text_printf(&text, "%s\"%s\": \"%016llx\"", f ? ", " : "", file_names[f],
+                        (unsigned long long)hash[f]);
     mot_text_puts(&text, "}}\n");
     return mot_text_get(&text);
 }
@@ -91,12 +94,14 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* The checkpoints of a folder, newest first. */
-static MotStatus list_checkpoints(MotCtx *ctx, const char *dir, const char ***out_names, uint32_t *out_n)
+static MotStatus list_checkpoints(MotCtx *ctx, const char *dir, const char ***out_names,
+                                  uint32_t *out_n)
 {
     MotVec(const char *) names = {0};
     DIR *d = opendir(dir);
     if (!d)
-        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){dir, NULL}, "can't be read: %s", strerror(errno));
+        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){dir, NULL}, "can't be read: %s",
+                        strerror(errno));
     for (const struct dirent *e; (e = readdir(d));)
         if (strncmp(e->d_name, "step-", 5) == 0 && !strchr(e->d_name, '.'))
             mot_vec_push(&ctx->arena, &names, mot_arena_strdup(&ctx->arena, e->d_name));
@@ -116,10 +121,12 @@ static void remove_checkpoint(MotCtx *ctx, const char *path)
     rmdir(path);
 }
 
-MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir, const MotCheckpointInfo *info)
+MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
+                              const MotCheckpointInfo *info)
 {
     const MotProgram *p = mot_session_program(session);
-    const char *name = mot_arena_printf(&ctx->arena, "step-%06lld", (long long)info->step), *path = join(ctx, dir, name);
+    const char *name = mot_arena_printf(&ctx->arena, "step-%06lld", (long long)info->step),
+               *path = join(ctx, dir, name);
     MotNamedTensor *tensors = mot_arena_array(&ctx->arena, MotNamedTensor, p->bufs.n);
     uint64_t hash[N_FILES];
     MOT_TRY(mot_file_make_dir(ctx, dir));
@@ -143,29 +150,33 @@ MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
 
 /* ---- Loading ---- */
 
-static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **out_root, MotCheckpointInfo *out_info)
+static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **out_root,
+                               MotCheckpointInfo *out_info)
 {
     const char *file = join(ctx, path, "manifest.json");
     const MotFileMap *map;
     if (mot_file_map(ctx, file, &map) != MOT_OK) {
         mot_error_clear(ctx);
-        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL}, "has no manifest.json: it was not finished");
+        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                        "has no manifest.json: it was not finished");
     }
     MOT_TRY(mot_json_parse(ctx, MOT_ERR_DATA, file, (const char *)map->data, map->n, out_root));
     const MotJson *root = *out_root, *vocabulary = mot_json_get(root, "vocabulary");
     if (mot_json_int(mot_json_get(root, "motley"), 0) != 1)
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "is of another version of Motley");
-    uint32_t n = (uint32_t)mot_json_length(vocabulary), *codes = mot_arena_array(&ctx->arena, uint32_t, n + 1);
+    uint32_t n = (uint32_t)mot_json_length(vocabulary),
+             *codes = mot_arena_array(&ctx->arena, uint32_t, n + 1);
     for (uint32_t i = 0; i < n; i++)
         codes[i] = (uint32_t)mot_json_int(mot_json_at(vocabulary, i), 0);
-    *out_info = (MotCheckpointInfo){.step = mot_json_int(mot_json_get(root, "step"), 0),
-                                    .seed = (uint64_t)mot_json_int(mot_json_get(root, "seed"), 0),
-                                    .model = mot_json_string(mot_json_get(root, "model"), ""),
-                                    .loss = mot_json_string(mot_json_get(root, "loss"), ""),
-                                    .optimizer = mot_json_string(mot_json_get(root, "optimizer"), ""),
-                                    .data = mot_json_string(mot_json_get(root, "data"), ""),
-                                    .vocabulary = codes,
-                                    .n_vocabulary = n};
+    *out_info =
+        (MotCheckpointInfo){.step = mot_json_int(mot_json_get(root, "step"), 0),
+                            .seed = (uint64_t)mot_json_int(mot_json_get(root, "seed"), 0),
+                            .model = mot_json_string(mot_json_get(root, "model"), ""),
+                            .loss = mot_json_string(mot_json_get(root, "loss"), ""),
+                            .optimizer = mot_json_string(mot_json_get(root, "optimizer"), ""),
+                            .data = mot_json_string(mot_json_get(root, "data"), ""),
+                            .vocabulary = codes,
+                            .n_vocabulary = n};
     return MOT_OK;
 }
 
@@ -174,20 +185,23 @@ MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path, MotCheckpointInfo
     const MotJson *root;
     MOT_TRY(read_manifest(ctx, path, &root, out_info));
     for (int f = 0; f < N_FILES; f++) {
-        const char *want = mot_json_string(mot_json_get(mot_json_get(root, "files"), file_names[f]), "");
+        const char *want =
+            mot_json_string(mot_json_get(mot_json_get(root, "files"), file_names[f]), "");
         const char *file = join(ctx, path, file_names[f]);
         uint64_t hash;
         MOT_TRY(hash_file(ctx, file, &hash));
         char have[17];
         snprintf(have, sizeof have, "%016llx", (unsigned long long)hash);
         if (strcmp(have, want) != 0)
-            return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "was changed or cut off: its hash is %s, the manifest says %s",
-                            have, mot_quote(&ctx->arena, want));
+            return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL},
+                            "was changed or cut off: its hash is %s, the manifest says %s", have,
+                            mot_quote(&ctx->arena, want));
     }
     return MOT_OK;
 }
 
-MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_path, MotCheckpointInfo *out_info)
+MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_path,
+                              MotCheckpointInfo *out_info)
 {
     const char **names;
     uint32_t n;
@@ -202,21 +216,24 @@ MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_pat
     return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){dir, NULL}, "holds no sound checkpoint");
 }
 
-static MotStatus load_tensor(MotCtx *ctx, MotSession *session, const MotBuf *buf, const MotNamedTensor *tensors,
-                             uint32_t n, const char *file)
+static MotStatus load_tensor(MotCtx *ctx, MotSession *session, const MotBuf *buf,
+                             const MotNamedTensor *tensors, uint32_t n, const char *file)
 {
     MotType want = mot_param_file_type(&buf->global, buf->source);
     for (uint32_t i = 0; i < n; i++) {
         if (strcmp(tensors[i].name, buf->name) != 0)
             continue;
         if (!mot_type_equal(&want, &tensors[i].tensor.type))
-            return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL}, "tensor %s has another type than the model's",
+            return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL},
+                            "tensor %s has another type than the model's",
                             mot_quote(&ctx->arena, buf->name));
-        MotTensor value = {buf->global, mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&buf->global))};
+        MotTensor value = {buf->global,
+                           mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&buf->global))};
         mot_param_from_file(&value.type, buf->source, tensors[i].tensor.data, value.data);
         return mot_session_write(session, buf->name, &value);
     }
-    return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL}, "lacks tensor %s", mot_quote(&ctx->arena, buf->name));
+    return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL}, "lacks tensor %s",
+                    mot_quote(&ctx->arena, buf->name));
 }
 
 MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path)

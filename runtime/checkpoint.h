@@ -9,23 +9,27 @@
 #include "runtime/session.h"
 
 typedef struct MotCheckpointInfo {
-    int64_t step;      /* steps done, and the number of the next batch */
+    int64_t step; /* steps done, and the number of the next batch */
     uint64_t seed;
-    const char *model, *loss, *optimizer, *data; /* as given on the command line; for `sample` and for checks at resume */
-    const uint32_t *vocabulary;                  /* code points of character tokens, or NULL */
+    const char *model, *loss, *optimizer,
+        *data; /* as given on the command line; for `sample` and for checks at resume */
+    const uint32_t *vocabulary; /* code points of character tokens, or NULL */
     uint32_t n_vocabulary;
 } MotCheckpointInfo;
 
 /* Writes DIR/step-NNNNNN and DIR/latest, then removes all but the two newest. */
-MOT_CHECKED MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir, const MotCheckpointInfo *info);
+MOT_CHECKED MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
+                                          const MotCheckpointInfo *info);
 
 /*
  * The newest sound checkpoint of DIR: `latest`, or the one before it with a warning when that one is damaged. Fails with MOT_ERR_DATA
  * when none is sound. `out_path` is its folder.
  */
-MOT_CHECKED MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_path, MotCheckpointInfo *out_info);
+MOT_CHECKED MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_path,
+                                          MotCheckpointInfo *out_info);
 /* Checks one folder in full: manifest, hashes, both files. */
-MOT_CHECKED MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path, MotCheckpointInfo *out_info);
+MOT_CHECKED MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path,
+                                            MotCheckpointInfo *out_info);
 /* Loads parameters and states into a session; every trained parameter and state must be there with its shape. */
 MOT_CHECKED MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path);
 

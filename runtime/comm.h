@@ -25,7 +25,7 @@ MOT_CHECKED MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins);
  * Copies between a whole tensor and the part that `binding` gives of buffer `buf`: `to_whole` gathers, else scatters. Nested and
  * several split dims included. Partial values have no part.
  */
-void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf, char *whole, char *part,
-                        bool to_whole);
+void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf,
+                        char *whole, char *part, bool to_whole);
 
 #endif

@@ -54,13 +54,13 @@ static Layout layout_of(const MotType *type, int dim)
 }
 
 /* Copies `n` of the dim's entries between two buffers that agree outside the dim. */
-static void copy_range(char *dst, Layout to, int64_t to_at, const char *src, Layout from, int64_t from_at, int64_t n,
-                       int64_t bytes)
+static void copy_range(char *dst, Layout to, int64_t to_at, const char *src, Layout from,
+                       int64_t from_at, int64_t n, int64_t bytes)
 {
     size_t run = (size_t)(n * to.inner * bytes);
     for (int64_t o = 0; run && o < to.outer; o++)
-        memcpy(dst + (o * to.size + to_at) * to.inner * bytes, src + (o * from.size + from_at) * from.inner * bytes,
-               run);
+        memcpy(dst + (o * to.size + to_at) * to.inner * bytes,
+               src + (o * from.size + from_at) * from.inner * bytes, run);
 }
 
 /* The offset of member i's part along a dim that `buf` has split. */
@@ -77,8 +77,8 @@ static void all_gather(Group *g)
     int64_t bytes = mot_dtype_bytes(type_of(g, g->own, dst)->dtype);
     for (uint32_t i = 0; i < g->n; i++) {
         Layout from = layout_of(type_of(g, i, src), g->ins->dim);
-        copy_range(buffer_of(g, g->own, dst), to, part_offset(g, i, src, g->ins->dim), buffer_of(g, i, src), from, 0,
-                   from.size, bytes);
+        copy_range(buffer_of(g, g->own, dst), to, part_offset(g, i, src, g->ins->dim),
+                   buffer_of(g, i, src), from, 0, from.size, bytes);
     }
 }
 
@@ -93,10 +93,11 @@ static void split_again(Group *g)
     for (uint32_t i = 0; i < g->n; i++) {
         Layout from = layout_of(type_of(g, i, src), dim);
         int64_t their_begin = part_offset(g, i, src, dim), their_end = their_begin + from.size;
-        int64_t first = begin > their_begin ? begin : their_begin, last = end < their_end ? end : their_end;
+        int64_t first = begin > their_begin ? begin : their_begin,
+                last = end < their_end ? end : their_end;
         if (first < last)
-            copy_range(buffer_of(g, g->own, dst), to, first - begin, buffer_of(g, i, src), from, first - their_begin,
-                       last - first, mot_dtype_bytes(own->dtype));
+            copy_range(buffer_of(g, g->own, dst), to, first - begin, buffer_of(g, i, src), from,
+                       first - their_begin, last - first, mot_dtype_bytes(own->dtype));
     }
 }
 
@@ -116,13 +117,15 @@ static void all_to_all(Group *g)
         int64_t n1 = first == dim ? theirs->dims[dim] : own->dims[dim_out];
         int64_t n2 = second == dim ? theirs->dims[dim] : own->dims[dim_out];
         Layout from2 = layout_of(theirs, second), to2 = layout_of(own, second);
-        from2.outer = to2.outer = from2.outer && from1.size ? from2.outer / (from1.outer * from1.size) : 0;
+        from2.outer = to2.outer =
+            from2.outer && from1.size ? from2.outer / (from1.outer * from1.size) : 0;
         for (int64_t o = 0; o < from1.outer; o++)
             for (int64_t k = 0; k < n1; k++) {
                 int64_t from_row = o * from1.size + k + (first == dim ? 0 : at);
                 int64_t to_row = o * to1.size + k + (first == dim ? their_at : 0);
                 copy_range(buffer_of(g, g->own, dst) + to_row * to1.inner * bytes, to2,
-                           second == dim ? their_at : 0, buffer_of(g, i, src) + from_row * from1.inner * bytes, from2,
+                           second == dim ? their_at : 0,
+                           buffer_of(g, i, src) + from_row * from1.inner * bytes, from2,
                            second == dim ? 0 : at, n2, bytes);
             }
     }
@@ -139,7 +142,8 @@ static void all_to_all(Group *g)
     }
 
 /* dst[e] = src[0][e] (+) src[1][e] (+) ..., in this order. */
-static void reduce_run(char *dst, const char *const *src, uint32_t n_src, int64_t n, MotDtype dtype, bool is_max)
+static void reduce_run(char *dst, const char *const *src, uint32_t n_src, int64_t n, MotDtype dtype,
+                       bool is_max)
 {
     switch (dtype) {
     case MOT_F64:
@@ -171,15 +175,16 @@ static void reduce_run(char *dst, const char *const *src, uint32_t n_src, int64_
 static void reduce_scatter(Group *g)
 {
     uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
-    Layout from = layout_of(type_of(g, g->own, src), g->ins->dim), to = layout_of(type_of(g, g->own, dst), g->ins->dim);
+    Layout from = layout_of(type_of(g, g->own, src), g->ins->dim),
+           to = layout_of(type_of(g, g->own, dst), g->ins->dim);
     MotDtype dtype = type_of(g, g->own, dst)->dtype;
     int64_t at = part_offset(g, g->own, dst, g->ins->dim), bytes = mot_dtype_bytes(dtype);
     const char *rows[MOT_MAX_RANKS];
     for (int64_t o = 0; o < from.outer; o++) {
         for (uint32_t i = 0; i < g->n; i++)
             rows[i] = buffer_of(g, i, src) + (o * from.size + at) * from.inner * bytes;
-        reduce_run(buffer_of(g, g->own, dst) + o * to.size * to.inner * bytes, rows, g->n, to.size * to.inner, dtype,
-                   g->ins->is_max);
+        reduce_run(buffer_of(g, g->own, dst) + o * to.size * to.inner * bytes, rows, g->n,
+                   to.size * to.inner, dtype, g->ins->is_max);
     }
 }
 
@@ -197,7 +202,8 @@ static void reduce_chunk(Group *g, int64_t begin, int64_t end)
     const char *rows[MOT_MAX_RANKS];
     for (uint32_t i = 0; i < g->n; i++)
         rows[i] = buffer_of(g, i, src) + begin * bytes;
-    reduce_run(buffer_of(g, g->own, dst) + begin * bytes, rows, g->n, end - begin, dtype, g->ins->is_max);
+    reduce_run(buffer_of(g, g->own, dst) + begin * bytes, rows, g->n, end - begin, dtype,
+               g->ins->is_max);
 }
 
 /* Waits until all members have opened their gate `target` times; counts the time as waiting. */
@@ -248,10 +254,14 @@ static int64_t received_bytes(const Group *g)
     int64_t src = mot_type_bytes(type_of(g, g->own, g->ins->bufs[0]));
     int64_t dst = mot_type_bytes(type_of(g, g->own, g->ins->bufs[1]));
     switch (g->ins->kind) {
-    case MOT_INS_ALL_REDUCE: return 2 * dst * (g->n - 1) / g->n;
-    case MOT_INS_REDUCE_SCATTER: return dst * (g->n - 1);
-    case MOT_INS_ALL_GATHER: return dst - src;
-    default: return dst;
+    case MOT_INS_ALL_REDUCE:
+        return 2 * dst * (g->n - 1) / g->n;
+    case MOT_INS_REDUCE_SCATTER:
+        return dst * (g->n - 1);
+    case MOT_INS_ALL_GATHER:
+        return dst - src;
+    default:
+        return dst;
     }
 }
 
@@ -263,7 +273,8 @@ static void emulate_link(const Group *g, int64_t start_ns, int64_t bytes)
     for (uint32_t i = 0; i < g->n; i++) {
         if (i == g->own)
             continue;
-        MotLink link = mot_cluster_link(g->comm->cluster, mesh->devices[g->member[i]], mesh->devices[g->comm->position]);
+        MotLink link = mot_cluster_link(g->comm->cluster, mesh->devices[g->member[i]],
+                                        mesh->devices[g->comm->position]);
         double s = link.latency + (double)bytes / link.bandwidth;
         if (link.is_emulated && s > seconds)
             seconds = s;
@@ -277,8 +288,9 @@ static void take_part(MotComm *comm, const MotInstr *ins)
     Group g = find_group(comm, ins);
     uint32_t src = ins->bufs[0], dst = ins->bufs[1];
     Layout to = layout_of(type_of(&g, g.own, dst), ins->dim);
-    copy_range(buffer_of(&g, g.own, dst), to, 0, buffer_of(&g, g.own, src), layout_of(type_of(&g, g.own, src), ins->dim),
-               part_offset(&g, g.own, dst, ins->dim), to.size, mot_dtype_bytes(type_of(&g, g.own, dst)->dtype));
+    copy_range(buffer_of(&g, g.own, dst), to, 0, buffer_of(&g, g.own, src),
+               layout_of(type_of(&g, g.own, src), ins->dim), part_offset(&g, g.own, dst, ins->dim),
+               to.size, mot_dtype_bytes(type_of(&g, g.own, dst)->dtype));
 }
 
 static void copy_whole(MotComm *comm, const MotInstr *ins)
@@ -319,12 +331,13 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins)
     return wait_all(&g, false, comm->passed[ins->axis]);
 }
 
-void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf, char *whole, char *part,
-                        bool to_whole)
+void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf,
+                        char *whole, char *part, bool to_whole)
 {
     const MotBuf *info = &program->bufs.data[buf];
     const MotType *local = &binding->types[buf];
-    int64_t bytes = mot_dtype_bytes(local->dtype), n = mot_type_elements(local), offset[MOT_MAX_RANK] = {0};
+    int64_t bytes = mot_dtype_bytes(local->dtype), n = mot_type_elements(local),
+            offset[MOT_MAX_RANK] = {0};
     for (int d = 0; d < local->rank; d++)
         for (uint32_t s = info->type.dims[d] < 0 ? (uint32_t)-info->type.dims[d] : 0; s;
              s = program->dims.data[s - 1].parent)

@@ -12,7 +12,7 @@ enum { MAX_FIELDS = 8, VALIDATION_PART = 10 };
 struct MotData {
     MotCtx *ctx;
     MotDataOpts opts;
-    int64_t n_train, n_valid;     /* samples */
+    int64_t n_train, n_valid; /* samples */
     int64_t sample_bytes[MAX_FIELDS];
     MotTensor arrays[MAX_FIELDS]; /* npy */
     const uint32_t *tokens;       /* language models: all tokens */
@@ -90,12 +90,13 @@ static void collect_vocabulary(MotData *d, const uint32_t *codes, int64_t n)
 static MotStatus encode_characters(MotData *d, const char *path, uint32_t *codes, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        const uint32_t *at =
-            bsearch(&codes[i], d->vocabulary, d->n_vocabulary, sizeof *d->vocabulary, compare_codes);
+        const uint32_t *at = bsearch(&codes[i], d->vocabulary, d->n_vocabulary,
+                                     sizeof *d->vocabulary, compare_codes);
         if (!at)
-            return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                            "character U+%04X at %lld is in the validation part (the last 10 %%) only", codes[i],
-                            (long long)i);
+            return mot_fail(
+                d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                "character U+%04X at %lld is in the validation part (the last 10 %%) only",
+                codes[i], (long long)i);
         codes[i] = (uint32_t)(at - d->vocabulary);
     }
     return MOT_OK;
@@ -113,8 +114,8 @@ static MotStatus read_characters(MotData *d, const char *path, const MotFileMap 
     collect_vocabulary(d, codes, d->valid_start);
     if (d->n_vocabulary > d->opts.n_classes)
         return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                        "has %u different characters, the model's vocabulary is %lld", d->n_vocabulary,
-                        (long long)d->opts.n_classes);
+                        "has %u different characters, the model's vocabulary is %lld",
+                        d->n_vocabulary, (long long)d->opts.n_classes);
     d->tokens = codes;
     return encode_characters(d, path, codes, d->n_tokens);
 }
@@ -123,7 +124,8 @@ static MotStatus read_bytes(MotData *d, const char *path, const MotFileMap *file
 {
     if (d->opts.n_classes < 256)
         return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                        "bytes need a vocabulary of 256, the model's is %lld", (long long)d->opts.n_classes);
+                        "bytes need a vocabulary of 256, the model's is %lld",
+                        (long long)d->opts.n_classes);
     uint32_t *codes = mot_arena_array(&d->ctx->arena, uint32_t, file->n + 1);
     for (size_t i = 0; i < file->n; i++)
         codes[i] = file->data[i];
@@ -156,8 +158,8 @@ static MotStatus read_tokens(MotData *d, const char *path, const MotFileMap *fil
         tokens[i] = token;
         if (token >= d->opts.n_classes)
             return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                            "token %u at index %lld is not below the model's vocabulary %lld", token, (long long)i,
-                            (long long)d->opts.n_classes);
+                            "token %u at index %lld is not below the model's vocabulary %lld",
+                            token, (long long)i, (long long)d->opts.n_classes);
     }
     d->tokens = tokens;
     return MOT_OK;
@@ -170,11 +172,12 @@ static MotStatus divide_windows(MotData *d, const char *path)
     if (!d->valid_start)
         d->valid_start = d->n_tokens - d->n_tokens / VALIDATION_PART;
     d->n_train = d->valid_start > 0 ? (d->valid_start - 1) / d->window : 0;
-    d->n_valid = d->n_tokens - d->valid_start > 0 ? (d->n_tokens - d->valid_start - 1) / d->window : 0;
+    d->n_valid =
+        d->n_tokens - d->valid_start > 0 ? (d->n_tokens - d->valid_start - 1) / d->window : 0;
     if (d->n_train < d->opts.batch)
         return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                        "gives %lld training windows of %lld tokens, one batch needs %lld", (long long)d->n_train,
-                        (long long)d->window, (long long)d->opts.batch);
+                        "gives %lld training windows of %lld tokens, one batch needs %lld",
+                        (long long)d->n_train, (long long)d->window, (long long)d->opts.batch);
     return MOT_OK;
 }
 
@@ -184,22 +187,25 @@ static void fill_window(const MotData *d, uint32_t field, int64_t sample, int64_
     MotTensor t = {f->type, out};
     const uint32_t *from = d->tokens + sample * d->window + (f->is_label ? 1 : 0);
     if (sample >= d->n_train)
-        from = d->tokens + d->valid_start + (sample - d->n_train) * d->window + (f->is_label ? 1 : 0);
+        from =
+            d->tokens + d->valid_start + (sample - d->n_train) * d->window + (f->is_label ? 1 : 0);
     for (int64_t i = 0; i < d->window; i++)
         mot_tensor_set_int(&t, slot * d->window + i, from[i]);
 }
 
 /* ---- Arrays ---- */
 
-static MotStatus check_labels(MotData *d, const MotDataField *field, const MotTensor *array, const char *path)
+static MotStatus check_labels(MotData *d, const MotDataField *field, const MotTensor *array,
+                              const char *path)
 {
     int64_t n = mot_type_elements(&array->type);
-    for (int64_t i = 0; field->is_label && mot_dtype_class(array->type.dtype) == MOT_CLASS_INT && i < n; i++) {
+    for (int64_t i = 0;
+         field->is_label && mot_dtype_class(array->type.dtype) == MOT_CLASS_INT && i < n; i++) {
         int64_t label = mot_tensor_get_int(array, i);
         if (label >= d->opts.n_classes || label < -100)
             return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                            "label %lld at index %lld is not below the number of classes %lld", (long long)label,
-                            (long long)i, (long long)d->opts.n_classes);
+                            "label %lld at index %lld is not below the number of classes %lld",
+                            (long long)label, (long long)i, (long long)d->opts.n_classes);
     }
     return MOT_OK;
 }
@@ -207,13 +213,15 @@ static MotStatus check_labels(MotData *d, const MotDataField *field, const MotTe
 static MotStatus convert(MotData *d, const MotDataField *field, MotTensor *array, const char *path)
 {
     MotDtype want = field->type.dtype, have = array->type.dtype;
-    bool is_widening = mot_dtype_class(want) == MOT_CLASS_INT && mot_dtype_class(have) == MOT_CLASS_INT && field->is_label;
+    bool is_widening = mot_dtype_class(want) == MOT_CLASS_INT &&
+                       mot_dtype_class(have) == MOT_CLASS_INT && field->is_label;
     bool is_cast = want == MOT_F32 && have == MOT_F64 && d->opts.cast;
     if (want == have)
         return MOT_OK;
     if (!is_widening && !is_cast) {
-        mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL}, "is %s, input %s is %s", mot_dtype_name(have),
-                 mot_quote(&d->ctx->arena, field->input), mot_dtype_name(want));
+        mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL}, "is %s, input %s is %s",
+                 mot_dtype_name(have), mot_quote(&d->ctx->arena, field->input),
+                 mot_dtype_name(want));
         if (have == MOT_F64)
             mot_hint(d->ctx, "--cast converts float64 to float32");
         return d->ctx->status;
@@ -240,7 +248,8 @@ static MotStatus add_array(MotData *d, uint32_t k, const char *path)
     for (int i = 1; fits && i < array.type.rank; i++)
         fits = array.type.dims[i] == field->type.dims[i];
     if (!fits || array.type.dims[0] < d->opts.batch)
-        return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL}, "is [%s]; input %s takes batches [%s]",
+        return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                        "is [%s]; input %s takes batches [%s]",
                         mot_shape_text(&d->ctx->arena, array.type.dims, array.type.rank),
                         mot_quote(&d->ctx->arena, field->input),
                         mot_shape_text(&d->ctx->arena, field->type.dims, field->type.rank));
@@ -263,7 +272,8 @@ static MotStatus open_arrays(MotData *d, const char *list)
             if (strncmp(p, name, n) == 0 && p[n] == '=')
                 path = mot_arena_strndup(&d->ctx->arena, p + n + 1, strcspn(p + n + 1, ","));
         if (!path)
-            return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data npy: no file for %s; add %s=FILE.npy",
+            return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "--data npy: no file for %s; add %s=FILE.npy",
                             mot_quote(&d->ctx->arena, name), name);
         MOT_TRY(add_array(d, k, path));
     }
@@ -275,11 +285,13 @@ static MotStatus open_arrays(MotData *d, const char *list)
 static MotStatus open_text(MotData *d, const char *kind, const char *rest)
 {
     size_t n = strcspn(rest, ",");
-    const char *path = mot_arena_strndup(&d->ctx->arena, rest, n), *option = rest[n] ? rest + n + 1 : "unit=char";
+    const char *path = mot_arena_strndup(&d->ctx->arena, rest, n),
+               *option = rest[n] ? rest + n + 1 : "unit=char";
     const MotFileMap *file;
     MOT_TRY(mot_file_map(d->ctx, path, &file));
     if (d->opts.n_fields != 2)
-        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data %s needs a model with one input of tokens", kind);
+        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "--data %s needs a model with one input of tokens", kind);
     if (strcmp(kind, "tokens") == 0)
         MOT_TRY(read_tokens(d, path, file));
     else if (strcmp(option, "unit=char") == 0)
@@ -287,7 +299,8 @@ static MotStatus open_text(MotData *d, const char *kind, const char *rest)
     else if (strcmp(option, "unit=byte") == 0)
         MOT_TRY(read_bytes(d, path, file));
     else
-        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data: %s is not unit=char or unit=byte",
+        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "--data: %s is not unit=char or unit=byte",
                         mot_quote(&d->ctx->arena, option));
     return divide_windows(d, path);
 }
@@ -306,9 +319,11 @@ MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts, 
         MOT_TRY(open_arrays(d, rest));
     else
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                        "--data %s: the kinds are text:FILE, tokens:FILE and npy:INPUT=FILE,...", mot_quote(&ctx->arena, spec));
+                        "--data %s: the kinds are text:FILE, tokens:FILE and npy:INPUT=FILE,...",
+                        mot_quote(&ctx->arena, spec));
     if (d->n_train < opts->batch)
-        return mot_fail(ctx, MOT_ERR_DATA, MOT_NOWHERE, "%lld training samples are less than one batch of %lld",
+        return mot_fail(ctx, MOT_ERR_DATA, MOT_NOWHERE,
+                        "%lld training samples are less than one batch of %lld",
                         (long long)d->n_train, (long long)opts->batch);
     d->order = mot_arena_array(&ctx->arena, uint32_t, d->n_train);
     *out_data = d;
@@ -332,7 +347,8 @@ static void fill(MotData *d, int64_t sample, int64_t slot, void *const *out_fiel
             fill_window(d, k, sample, slot, out_fields[k]);
         else
             memcpy((char *)out_fields[k] + slot * d->sample_bytes[k],
-                   (const char *)d->arrays[k].data + sample * d->sample_bytes[k], (size_t)d->sample_bytes[k]);
+                   (const char *)d->arrays[k].data + sample * d->sample_bytes[k],
+                   (size_t)d->sample_bytes[k]);
 }
 
 void mot_data_batch(MotData *d, int64_t step, void *const *out_fields)
@@ -359,5 +375,6 @@ const uint32_t *mot_data_vocabulary(const MotData *d, uint32_t *out_n)
 const char *mot_data_text(const MotData *d, MotArena *arena)
 {
     return mot_arena_printf(arena, "%lld training and %lld validation samples, %lld steps an epoch",
-                            (long long)d->n_train, (long long)d->n_valid, (long long)mot_data_steps_per_epoch(d));
+                            (long long)d->n_train, (long long)d->n_valid,
+                            (long long)mot_data_steps_per_epoch(d));
 }

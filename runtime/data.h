@@ -14,23 +14,24 @@
 /* A field of a sample: the graph input that it fills, and the type of a whole batch. */
 typedef struct MotDataField {
     const char *input;
-    MotType type;    /* dims[0] is the batch, or batch times window */
+    MotType type; /* dims[0] is the batch, or batch times window */
     bool is_label;
 } MotDataField;
 
 typedef struct MotDataOpts {
     const MotDataField *fields; /* text and tokens: one input of tokens and one of labels */
     uint32_t n_fields;
-    int64_t batch;              /* samples a step */
-    int64_t n_classes;          /* upper bound of labels and tokens: V */
+    int64_t batch;     /* samples a step */
+    int64_t n_classes; /* upper bound of labels and tokens: V */
     uint64_t seed;
-    bool cast;                  /* float64 arrays may become float32 */
+    bool cast; /* float64 arrays may become float32 */
 } MotDataOpts;
 
 typedef struct MotData MotData;
 
 /* `spec` as in `--data` (text:FILE[,unit=char|byte], tokens:FILE, npy:IN=FILE,...). Fails with MOT_ERR_USAGE or MOT_ERR_DATA. */
-MOT_CHECKED MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts, MotData **out_data);
+MOT_CHECKED MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts,
+                                    MotData **out_data);
 
 int64_t mot_data_steps_per_epoch(const MotData *data);
 int64_t mot_data_validation_batches(const MotData *data);

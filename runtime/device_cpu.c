@@ -30,10 +30,10 @@ typedef struct {
     MotPool *pool;
     CpuServices services;
     _Atomic int failure; /* dnnl_status_t of a product that was refused, or 0 */
-    int64_t bad_index; /* an index outside of its table, or NO_INDEX */
-    Mapped *mapped;    /* own memory: the context's arena is rewound between bindings */
+    int64_t bad_index;   /* an index outside of its table, or NO_INDEX */
+    Mapped *mapped;      /* own memory: the context's arena is rewound between bindings */
     uint32_t n_mapped, cap_mapped;
-    char *scratch;     /* [threads][scratch_bytes] */
+    char *scratch; /* [threads][scratch_bytes] */
     int64_t scratch_bytes;
 } Cpu;
 
@@ -45,8 +45,9 @@ typedef struct {
 } CpuKernel;
 
 /* oneDNN's row-major product. What it refuses, which is for want of memory, is told after the launch. */
-static void multiply(const MotServices *self, int32_t trans_a, int32_t trans_b, int64_t m, int64_t n, int64_t k,
-                     const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+static void multiply(const MotServices *self, int32_t trans_a, int32_t trans_b, int64_t m,
+                     int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
+                     float beta, float *c, int64_t ldc)
 {
     if (m == 0 || n == 0)
         return;
@@ -55,8 +56,8 @@ static void multiply(const MotServices *self, int32_t trans_a, int32_t trans_b, 
             memset(c + i * ldc, 0, (size_t)n * sizeof *c);
         return;
     }
-    dnnl_status_t status =
-        dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+    dnnl_status_t status = dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, 1, a, lda,
+                                      b, ldb, beta, c, ldc);
     if (status != dnnl_success)
         atomic_store(((const CpuServices *)(const void *)self)->failure, (int)status);
 }
@@ -91,7 +92,8 @@ static MotStatus reserve_scratch(Cpu *d, MotCtx *ctx, int64_t bytes)
         return MOT_OK;
     char *scratch = aligned_alloc(SCRATCH_ALIGNMENT, (size_t)bytes * mot_pool_size(d->pool));
     if (!scratch)
-        return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for %lld bytes of scratch", (long long)bytes);
+        return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for %lld bytes of scratch",
+                        (long long)bytes);
     free(d->scratch);
     d->scratch = scratch;
     d->scratch_bytes = bytes;
@@ -101,7 +103,8 @@ static MotStatus reserve_scratch(Cpu *d, MotCtx *ctx, int64_t bytes)
 static MotStatus open_cpu(MotCtx *ctx, uint32_t threads, bool may_spin, void **out_self)
 {
     if (mot_isa_best() < 0)
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "the cpu backend needs AVX2, which this machine lacks");
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                        "the cpu backend needs AVX2, which this machine lacks");
     Cpu *d = calloc(1, sizeof *d);
     if (!d)
         return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for a device");
@@ -110,7 +113,8 @@ static MotStatus open_cpu(MotCtx *ctx, uint32_t threads, bool may_spin, void **o
     d->bad_index = NO_INDEX;
     d->services = (CpuServices){{.sgemm = multiply, .bad_index = &d->bad_index}, &d->failure};
     *out_self = d;
-    MotPoolOpts opts = {.n_threads = threads, .may_spin = may_spin, .on_start = call_vendors_with_one_thread};
+    MotPoolOpts opts = {
+        .n_threads = threads, .may_spin = may_spin, .on_start = call_vendors_with_one_thread};
     MOT_TRY(mot_pool_open(ctx, &opts, &d->pool));
     return reserve_scratch(d, ctx, SCRATCH_ALIGNMENT);
 }
@@ -123,7 +127,8 @@ static MotStatus map_image(Cpu *d, MotCtx *ctx, const MotKernel *kernel, MotImag
             return MOT_OK;
         }
     if (!kernel->image)
-        return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE, "kernel %s was not compiled for the cpu backend", kernel->name);
+        return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE,
+                        "kernel %s was not compiled for the cpu backend", kernel->name);
     if (d->n_mapped == d->cap_mapped) {
         uint32_t cap = d->cap_mapped ? 2 * d->cap_mapped : 64;
         Mapped *grown = realloc(d->mapped, cap * sizeof *grown);
@@ -181,12 +186,15 @@ static MotStatus launch_cpu(void *self, void *kernel, void *const *bufs)
     }
     int failure = atomic_exchange(&d->failure, 0);
     if (failure)
-        return mot_fail(d->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "kernel %s: oneDNN refused a product, status %d", k->name, failure);
+        return mot_fail(d->ctx, MOT_ERR_MEMORY, MOT_NOWHERE,
+                        "kernel %s: oneDNN refused a product, status %d", k->name, failure);
     int64_t bad = d->bad_index;
     if (bad == NO_INDEX)
         return MOT_OK;
     d->bad_index = NO_INDEX;
-    return mot_fail(d->ctx, MOT_ERR_DATA, MOT_NOWHERE, "kernel %s: index %lld is outside of its table", k->name, (long long)bad);
+    return mot_fail(d->ctx, MOT_ERR_DATA, MOT_NOWHERE,
+                    "kernel %s: index %lld is outside of its table", k->name, (long long)bad);
 }
 
-const MotDeviceApi mot_device_cpu = {.name = "cpu", .open = open_cpu, .prepare = prepare_cpu, .launch = launch_cpu};
+const MotDeviceApi mot_device_cpu = {
+    .name = "cpu", .open = open_cpu, .prepare = prepare_cpu, .launch = launch_cpu};

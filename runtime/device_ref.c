@@ -43,7 +43,8 @@ static MotStatus launch_ref(void *self, void *kernel, void *const *bufs)
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
         if (op->kind == MOT_OP_OUTPUT)
-            memcpy(bufs[n++], values[op->in[0]].data, (size_t)mot_type_bytes(mot_graph_type(g, op->in[0])));
+            memcpy(bufs[n++], values[op->in[0]].data,
+                   (size_t)mot_type_bytes(mot_graph_type(g, op->in[0])));
     }
     mot_arena_rewind(&k->ctx->arena, mark);
     return MOT_OK;

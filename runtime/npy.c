@@ -19,7 +19,8 @@ static const struct {
     const char *descr;
     int bytes;
     bool is_signed;
-} widened[] = {{"i1", 1, true}, {"i2", 2, true}, {"u2", 2, false}, {"u4", 4, false}, {"u8", 8, false}};
+} widened[] = {
+    {"i1", 1, true}, {"i2", 2, true}, {"u2", 2, false}, {"u4", 4, false}, {"u8", 8, false}};
 
 typedef struct {
     MotCtx *ctx;
@@ -44,8 +45,9 @@ static MotStatus split_file(Npy *npy, const MotFileMap *file)
     size_t at = p[6] == 1 ? 10 : 12;
     if (p[6] < 1 || p[6] > 3 || file->n < at)
         return refuse(npy, "has a .npy version that is not known");
-    size_t n = p[6] == 1 ? (size_t)(p[8] | p[9] << 8)
-                         : (size_t)p[8] | (size_t)p[9] << 8 | (size_t)p[10] << 16 | (size_t)p[11] << 24;
+    size_t n = p[6] == 1
+                   ? (size_t)(p[8] | p[9] << 8)
+                   : (size_t)p[8] | (size_t)p[9] << 8 | (size_t)p[10] << 16 | (size_t)p[11] << 24;
     if (n > file->n - at)
         return refuse(npy, "is cut off in its header");
     npy->header = mot_arena_strndup(&npy->ctx->arena, (const char *)p + at, n);
@@ -109,18 +111,21 @@ static int64_t fortran_position(const MotType *type, int64_t e)
 static const char *arrange(Npy *npy, int64_t n, int bytes)
 {
     bool swap = npy->order == '>' && bytes > 1;
-    if (!swap && (!npy->is_fortran || npy->type.rank < 2) && (uintptr_t)npy->data % (size_t)bytes == 0)
+    if (!swap && (!npy->is_fortran || npy->type.rank < 2) &&
+        (uintptr_t)npy->data % (size_t)bytes == 0)
         return npy->data;
     char *out = mot_arena_alloc_array(&npy->ctx->arena, (size_t)n, (size_t)bytes);
     for (int64_t e = 0; e < n; e++) {
-        const char *from = npy->data + (npy->is_fortran ? fortran_position(&npy->type, e) : e) * bytes;
+        const char *from =
+            npy->data + (npy->is_fortran ? fortran_position(&npy->type, e) : e) * bytes;
         for (int b = 0; b < bytes; b++)
             out[e * bytes + b] = from[swap ? bytes - 1 - b : b];
     }
     return out;
 }
 
-static MotStatus widen(Npy *npy, const char *data, int64_t n, int bytes, bool is_signed, MotTensor *out)
+static MotStatus widen(Npy *npy, const char *data, int64_t n, int bytes, bool is_signed,
+                       MotTensor *out)
 {
     int64_t *wide = mot_arena_array(&npy->ctx->arena, int64_t, n);
     for (int64_t e = 0; e < n; e++) {
@@ -167,7 +172,8 @@ MotStatus mot_npy_read(MotCtx *ctx, const char *path, MotTensor *out_tensor)
             const char *data = arrange(&npy, n, widened[i].bytes);
             return widen(&npy, data, n, widened[i].bytes, widened[i].is_signed, out_tensor);
         }
-    return mot_fail(ctx, MOT_ERR_DATA, npy.loc, "has dtype %c%.2s, which is not read", npy.order, npy.kind);
+    return mot_fail(ctx, MOT_ERR_DATA, npy.loc, "has dtype %c%.2s, which is not read", npy.order,
+                    npy.kind);
 }
 
 MotStatus mot_npy_write(MotCtx *ctx, const char *path, const MotTensor *tensor)
@@ -181,9 +187,11 @@ MotStatus mot_npy_write(MotCtx *ctx, const char *path, const MotTensor *tensor)
                         mot_dtype_name(tensor->type.dtype));
     MotText text;
     mot_text_init(&text, &ctx->arena);
-    mot_text_printf(&text, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", descr[1] == '1' ? '|' : '<', descr);
+    mot_text_printf(&text, "{'descr': '%c%s', 'fortran_order': False, 'shape': (",
+                    descr[1] == '1' ? '|' : '<', descr);
     for (int d = 0; d < tensor->type.rank; d++)
-        mot_text_printf(&text, "%lld,%s", (long long)tensor->type.dims[d], d + 1 < tensor->type.rank ? " " : "");
+        mot_text_printf(&text, "%lld,%s", (long long)tensor->type.dims[d],
+                        d + 1 < tensor->type.rank ? " " : "");
     mot_text_puts(&text, "), }");
     while ((10 + text.n + 1) % 64)
         mot_text_puts(&text, " ");

@@ -57,7 +57,9 @@ static void wait_while(Signal *s, uint32_t old, uint32_t spins)
         pause_cpu();
     }
     while (atomic_load_explicit(&s->value, memory_order_acquire) == old) {
-        atomic_fetch_add(&s->sleepers, 1); /* before the kernel compares the value: whoever changes it sees the sleeper */
+        atomic_fetch_add(
+            &s->sleepers,
+            1); /* before the kernel compares the value: whoever changes it sees the sleeper */
         futex(&s->value, FUTEX_WAIT, old);
         atomic_fetch_sub(&s->sleepers, 1);
     }
@@ -71,9 +73,11 @@ static void wake(Signal *s)
 
 static void run_ranges(MotPool *p, uint32_t thread)
 {
-    for (int64_t r; (r = atomic_fetch_add_explicit(&p->next_range, 1, memory_order_relaxed)) < p->n_ranges;)
+    for (int64_t r;
+         (r = atomic_fetch_add_explicit(&p->next_range, 1, memory_order_relaxed)) < p->n_ranges;)
         p->task(p->self, p->n / p->n_ranges * r + (p->n % p->n_ranges) * r / p->n_ranges,
-                p->n / p->n_ranges * (r + 1) + (p->n % p->n_ranges) * (r + 1) / p->n_ranges, thread);
+                p->n / p->n_ranges * (r + 1) + (p->n % p->n_ranges) * (r + 1) / p->n_ranges,
+                thread);
 }
 
 static void *work(void *arg)
@@ -126,7 +130,8 @@ MotStatus mot_pool_open(MotCtx *ctx, const MotPoolOpts *opts, MotPool **out_pool
         int error = pthread_create(&w->thread, NULL, work, w);
         if (error) {
             mot_pool_close(p);
-            return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "starting thread %u of %u: %s", i + 1, n, strerror(error));
+            return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "starting thread %u of %u: %s", i + 1, n,
+                            strerror(error));
         }
         p->n_started++;
     }

@@ -15,8 +15,8 @@ typedef struct MotPool MotPool;
 typedef void MotPoolTask(void *self, int64_t begin, int64_t end, uint32_t thread);
 
 typedef struct MotPoolOpts {
-    uint32_t n_threads;        /* the caller included; 0 counts as 1 */
-    bool may_spin;             /* not when there are more threads than cores */
+    uint32_t n_threads;                /* the caller included; 0 counts as 1 */
+    bool may_spin;                     /* not when there are more threads than cores */
     void (*on_start)(uint32_t thread); /* called once by each thread; may be NULL */
 } MotPoolOpts;
 

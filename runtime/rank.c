@@ -15,8 +15,8 @@ typedef struct {
     const MotRankArgs *args;
     const MotDeviceApi *api;
     void *device;
-    double slow;         /* emulation: sleep (slow - 1) times the CPU time of every kernel */
-    int64_t debt_ns;     /* sleep still owed */
+    double slow;          /* emulation: sleep (slow - 1) times the CPU time of every kernel */
+    int64_t debt_ns;      /* sleep still owed */
     MotBinding *bindings; /* of all ranks */
     void **kernels;
     void ***buffers[MOT_N_SECTIONS]; /* by instruction: the addresses of its buffers */
@@ -112,11 +112,13 @@ static MotStatus run_section(Rank *r, MotSection section)
 static MotStatus open_device(Rank *r)
 {
     const MotRankArgs *args = r->args;
-    const MotDevice *device = &args->cluster->devices.data[args->program->mesh.devices[args->position]];
+    const MotDevice *device =
+        &args->cluster->devices.data[args->program->mesh.devices[args->position]];
     const char *name = args->backend ? args->backend : device->backend;
     r->api = mot_device_find(name);
     if (!r->api)
-        return mot_fail(r->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "device %s: there is no backend %s", device->name, name);
+        return mot_fail(r->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                        "device %s: there is no backend %s", device->name, name);
     r->slow = device->slow;
     return r->api->open(r->ctx, device->threads, args->shared->spins > 0, &r->device);
 }

@@ -10,8 +10,10 @@ typedef struct MotNamedTensor {
     MotTensor tensor;
 } MotNamedTensor;
 
-MOT_CHECKED MotStatus mot_safetensors_write(MotCtx *ctx, const char *path, const MotNamedTensor *tensors, uint32_t n);
+MOT_CHECKED MotStatus mot_safetensors_write(MotCtx *ctx, const char *path,
+                                            const MotNamedTensor *tensors, uint32_t n);
 /* The tensors point into the mapped file. Fails with MOT_ERR_DATA. */
-MOT_CHECKED MotStatus mot_safetensors_read(MotCtx *ctx, const char *path, MotNamedTensor **out_tensors, uint32_t *out_n);
+MOT_CHECKED MotStatus mot_safetensors_read(MotCtx *ctx, const char *path,
+                                           MotNamedTensor **out_tensors, uint32_t *out_n);
 
 #endif

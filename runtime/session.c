@@ -40,9 +40,10 @@ static const char *instruction_name(const MotSession *s, uint32_t rank)
     if (i >= s->program->section[section].n)
         return "between instructions";
     const MotInstr *ins = &s->program->section[section].data[i];
-    return mot_arena_printf(&s->ctx->arena, "%s instruction %u (%s of node %s)", mot_section_names[section], i,
-                            mot_instr_names[ins->kind],
-                            ins->origin ? mot_quote(&s->ctx->arena, ins->origin) : "added by the compiler");
+    return mot_arena_printf(&s->ctx->arena, "%s instruction %u (%s of node %s)",
+                            mot_section_names[section], i, mot_instr_names[ins->kind],
+                            ins->origin ? mot_quote(&s->ctx->arena, ins->origin)
+                                        : "added by the compiler");
 }
 
 static void stop_ranks(MotSession *s)
@@ -63,14 +64,17 @@ static MotStatus report_dead(MotSession *s, uint32_t i, int wait_status)
     const char *where = instruction_name(s, i);
     stop_ranks(s);
     if (state->status != MOT_OK && state->status != MOT_ERR_RANK) {
-        mot_fail(s->ctx, (MotStatus)state->status, MOT_NOWHERE, "%s: %s", rank_name(s, i), state->error);
+        mot_fail(s->ctx, (MotStatus)state->status, MOT_NOWHERE, "%s: %s", rank_name(s, i),
+                 state->error);
         mot_note(s->ctx, "in %s", where);
         return s->ctx->status;
     }
     if (WIFSIGNALED(wait_status))
-        return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s was killed by signal %d (%s) in %s", rank_name(s, i),
-                        WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)), where);
-    return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s ended early in %s", rank_name(s, i), where);
+        return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s was killed by signal %d (%s) in %s",
+                        rank_name(s, i), WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)),
+                        where);
+    return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s ended early in %s", rank_name(s, i),
+                    where);
 }
 
 /* Looks for ranks that ended; a rank that failed by itself comes before those that only followed. */
@@ -79,7 +83,8 @@ static MotStatus check_ranks(MotSession *s)
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
             siginfo_t info = {0};
-            if (s->pid[i] <= 0 || waitid(P_PID, (id_t)s->pid[i], &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+            if (s->pid[i] <= 0 ||
+                waitid(P_PID, (id_t)s->pid[i], &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
                 info.si_pid == 0)
                 continue;
             if (pass == 0 && s->shared->rank[i].status == MOT_ERR_RANK)
@@ -96,11 +101,13 @@ static MotStatus report_hang(MotSession *s)
 {
     uint32_t worst = 0;
     for (uint32_t i = 1; i < s->shared->n_ranks; i++)
-        if ((int32_t)(atomic_load(&s->shared->rank[i].retired) - atomic_load(&s->shared->rank[worst].retired)) < 0)
+        if ((int32_t)(atomic_load(&s->shared->rank[i].retired) -
+                      atomic_load(&s->shared->rank[worst].retired)) < 0)
             worst = i;
     const char *where = instruction_name(s, worst);
     stop_ranks(s);
-    return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s hangs in %s: no rank has retired an instruction for %.0f s",
+    return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE,
+                    "%s hangs in %s: no rank has retired an instruction for %.0f s",
                     rank_name(s, worst), where, s->opts.hang_seconds);
 }
 
@@ -128,7 +135,8 @@ static MotStatus wait_finished(MotSession *s)
         if (total_retired(s) != retired) {
             retired = total_retired(s);
             progress_ns = mot_now_ns();
-        } else if (s->opts.hang_seconds > 0 && (double)(mot_now_ns() - progress_ns) > s->opts.hang_seconds * 1e9) {
+        } else if (s->opts.hang_seconds > 0 &&
+                   (double)(mot_now_ns() - progress_ns) > s->opts.hang_seconds * 1e9) {
             return report_hang(s);
         }
     }
@@ -159,10 +167,12 @@ static MotStatus bind_all(MotSession *s)
         MOT_ASSERT(s->bindings[i].arena_bytes <= s->shared->rank[i].arena_capacity);
         const MotDevice *device = &s->cluster->devices.data[s->program->mesh.devices[i]];
         if (device->memory > 0 && (double)s->bindings[i].arena_bytes > device->memory) {
-            mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s", rank_name(s, i),
+            mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s",
+                     rank_name(s, i),
                      mot_bytes_text(&s->ctx->arena, (double)s->bindings[i].arena_bytes),
                      mot_bytes_text(&s->ctx->arena, device->memory));
-            mot_hint(s->ctx, "give it a smaller share with --shares, or plan with smaller micro-batches");
+            mot_hint(s->ctx,
+                     "give it a smaller share with --shares, or plan with smaller micro-batches");
             return s->ctx->status;
         }
     }
@@ -187,7 +197,8 @@ static MotStatus map_shared(MotSession *s)
     int64_t capacity = measure_capacity(s->program);
     size_t header = (sizeof(MotShared) + n * sizeof(MotRankState) + 4095) / 4096 * 4096;
     size_t bytes = header + n * (size_t)capacity;
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
     if (p == MAP_FAILED)
         return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "can't map %s for the ranks: %s",
                         mot_bytes_text(&s->ctx->arena, (double)bytes), strerror(errno));
@@ -212,7 +223,8 @@ static MotStatus fork_ranks(MotSession *s)
     for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
         pid_t pid = fork();
         if (pid < 0)
-            return mot_fail(s->ctx, MOT_ERR_IO, MOT_NOWHERE, "can't start rank %u: %s", i, strerror(errno));
+            return mot_fail(s->ctx, MOT_ERR_IO, MOT_NOWHERE, "can't start rank %u: %s", i,
+                            strerror(errno));
         if (pid > 0) {
             s->pid[i] = pid;
             continue;
@@ -231,7 +243,8 @@ static MotStatus write_sources(MotSession *s)
 {
     for (uint32_t i = 0; i < s->program->bufs.n; i++) {
         const MotBuf *buf = &s->program->bufs.data[i];
-        const MotTensor *data = buf->kind == MOT_BUF_CONSTANT ? &mot_attrs(buf->source, constant)->data : NULL;
+        const MotTensor *data =
+            buf->kind == MOT_BUF_CONSTANT ? &mot_attrs(buf->source, constant)->data : NULL;
         for (uint32_t r = 0; data && r < s->shared->n_ranks; r++)
             mot_comm_copy_part(s->program, &s->bindings[r], i, data->data,
                                s->shared->rank[r].arena + s->bindings[r].arena_offset[i], false);
@@ -239,8 +252,8 @@ static MotStatus write_sources(MotSession *s)
     return MOT_OK;
 }
 
-MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *cluster, const MotSessionOpts *opts,
-                           MotSession **out_session)
+MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *cluster,
+                           const MotSessionOpts *opts, MotSession **out_session)
 {
     if (program->mesh.n_devices > MOT_MAX_RANKS)
         return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "%u ranks on one machine; the most is %d",
@@ -249,7 +262,8 @@ MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *c
     *s = (MotSession){.ctx = ctx, .program = program, .cluster = cluster, .opts = *opts};
     MOT_TRY(map_shared(s));
     for (uint32_t a = 0; a < program->mesh.n_axes; a++)
-        memcpy(s->shared->share[a], program->mesh.axis[a].share, program->mesh.axis[a].n * sizeof(int64_t));
+        memcpy(s->shared->share[a], program->mesh.axis[a].share,
+               program->mesh.axis[a].n * sizeof(int64_t));
     mot_ctx_init(&s->bound);
     MotStatus status = bind_all(s);
     if (status == MOT_OK)
@@ -290,7 +304,8 @@ static MotStatus find_buf(MotSession *s, const char *name, const MotType *type, 
             return MOT_OK;
         return mot_fail(s->ctx, MOT_ERR_DATA, MOT_NOWHERE, "%s is %s[%s], the model has %s[%s]",
                         mot_quote(&s->ctx->arena, name), mot_dtype_name(type->dtype),
-                        mot_shape_text(&s->ctx->arena, type->dims, type->rank), mot_dtype_name(buf->global.dtype),
+                        mot_shape_text(&s->ctx->arena, type->dims, type->rank),
+                        mot_dtype_name(buf->global.dtype),
                         mot_shape_text(&s->ctx->arena, buf->global.dims, buf->global.rank));
     }
     return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no input or parameter %s",
@@ -324,7 +339,8 @@ MotStatus mot_session_read(MotSession *s, const char *name, MotTensor *out_whole
     return MOT_OK;
 }
 
-MotStatus mot_session_output(MotSession *s, const char *name, MotSection section, MotTensor *out_value)
+MotStatus mot_session_output(MotSession *s, const char *name, MotSection section,
+                             MotTensor *out_value)
 {
     for (uint32_t i = 0; i < s->program->outputs.n; i++) {
         const MotOutput *output = &s->program->outputs.data[i];
@@ -336,7 +352,8 @@ MotStatus mot_session_output(MotSession *s, const char *name, MotSection section
         gather(s, buf, out_value->data);
         return MOT_OK;
     }
-    return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no output %s", mot_quote(&s->ctx->arena, name));
+    return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no output %s",
+                    mot_quote(&s->ctx->arena, name));
 }
 
 MotStatus mot_session_run(MotSession *s, MotSection section)
@@ -384,7 +401,8 @@ MotStatus mot_session_reshare(MotSession *s, uint32_t axis, const int64_t *share
         if (p->bufs.data[i].kind != MOT_BUF_SCRATCH) {
             for (uint32_t r = 0; r < s->shared->n_ranks; r++)
                 mot_comm_copy_part(p, &s->bindings[r], i, store + at,
-                                   s->shared->rank[r].arena + s->bindings[r].arena_offset[i], false);
+                                   s->shared->rank[r].arena + s->bindings[r].arena_offset[i],
+                                   false);
             at += ((size_t)mot_type_bytes(&p->bufs.data[i].global) + 63) & ~(size_t)63;
         }
     munmap(store, bytes + 1);

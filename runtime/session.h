@@ -11,8 +11,8 @@
 #include "runtime/shared.h"
 
 typedef struct MotSessionOpts {
-    const char *backend;     /* overrides the devices' own; NULL: theirs */
-    double hang_seconds;     /* no instruction retired for so long: a rank hangs; 0: never */
+    const char *backend; /* overrides the devices' own; NULL: theirs */
+    double hang_seconds; /* no instruction retired for so long: a rank hangs; 0: never */
 } MotSessionOpts;
 
 typedef struct MotSession MotSession;
@@ -24,10 +24,12 @@ MOT_CHECKED MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const M
 void mot_session_close(MotSession *session);
 
 /* Buffer `name` of kind input, scalar or param: scatters a whole tensor to the ranks / gathers it. Types must be equal. */
-MOT_CHECKED MotStatus mot_session_write(MotSession *session, const char *name, const MotTensor *whole);
+MOT_CHECKED MotStatus mot_session_write(MotSession *session, const char *name,
+                                        const MotTensor *whole);
 MOT_CHECKED MotStatus mot_session_read(MotSession *session, const char *name, MotTensor *out_whole);
 /* Output `name` after a section, gathered; a loss is replicated, `gradient:<param>` is split like its parameter. */
-MOT_CHECKED MotStatus mot_session_output(MotSession *session, const char *name, MotSection section, MotTensor *out_value);
+MOT_CHECKED MotStatus mot_session_output(MotSession *session, const char *name, MotSection section,
+                                         MotTensor *out_value);
 /* Runs one section on all ranks and waits for its end. */
 MOT_CHECKED MotStatus mot_session_run(MotSession *session, MotSection section);
 /* The two halves of mot_session_run: the host may prepare the next batch in between, but not touch the ranks' buffers. */

@@ -19,25 +19,26 @@ typedef enum MotCommand { MOT_CMD_NONE, MOT_CMD_RUN, MOT_CMD_REBIND, MOT_CMD_QUI
 
 /* One rank's side, written by the rank and read by all. Times are of the last section run, in nanoseconds. */
 typedef struct MotRankState {
-    MotGate finished;             /* commands done */
+    MotGate finished;                                  /* commands done */
     MotGate arrived[MOT_MAX_AXES], left[MOT_MAX_AXES]; /* collectives entered and left, by axis */
     _Atomic uint32_t instruction; /* position in the section, for whoever asks who hangs */
     _Atomic uint32_t retired;     /* instructions done since the start */
-    int64_t busy_ns, comm_ns, wait_ns; /* busy: neither waiting for peers nor in a collective; emulated slowness counts */
-    int status;                   /* MotStatus of a failed rank */
+    int64_t busy_ns, comm_ns,
+        wait_ns; /* busy: neither waiting for peers nor in a collective; emulated slowness counts */
+    int status;  /* MotStatus of a failed rank */
     char error[1024];
     char *arena;
     int64_t arena_capacity;
 } MotRankState;
 
 typedef struct MotShared {
-    MotGate command_count;        /* commands issued */
+    MotGate command_count; /* commands issued */
     MotCommand command;
     MotSection section;
     int64_t share[MOT_MAX_AXES][64];
-    _Atomic int abort;            /* a rank is gone: all waits end */
-    uint32_t n_ranks, spins;      /* spins before a futex: 0 when threads outnumber cores */
-    size_t bytes;                 /* of the whole mapping */
+    _Atomic int abort;       /* a rank is gone: all waits end */
+    uint32_t n_ranks, spins; /* spins before a futex: 0 when threads outnumber cores */
+    size_t bytes;            /* of the whole mapping */
     MotRankState rank[];
 } MotShared;
 

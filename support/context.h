@@ -83,7 +83,8 @@ void mot_hint(MotCtx *ctx, const char *format, ...) __attribute__((format(printf
 /* Forgets the recorded failure (an alternative is tried). */
 void mot_error_clear(MotCtx *ctx);
 
-void mot_warn(MotCtx *ctx, MotLoc loc, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void mot_warn(MotCtx *ctx, MotLoc loc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void mot_info(MotCtx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Equal strings get equal pointers. */

@@ -13,7 +13,8 @@ bool mot_isa_is_supported(MotIsa isa)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    return isa == MOT_ISA_AVX512 ? __builtin_cpu_supports("x86-64-v4") != 0 : __builtin_cpu_supports("x86-64-v3") != 0;
+    return isa == MOT_ISA_AVX512 ? __builtin_cpu_supports("x86-64-v4") != 0
+                                 : __builtin_cpu_supports("x86-64-v3") != 0;
 #else
     (void)isa;
     return false;
@@ -70,19 +71,23 @@ MotStatus mot_image_map(MotCtx *ctx, const void *image, size_t n, MotImage *out_
 {
     MotImageHeader h;
     if (!mot_image_is_valid(image, n))
-        return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE, "a kernel image is damaged or of another version");
+        return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE,
+                        "a kernel image is damaged or of another version");
     memcpy(&h, image, sizeof h);
     if (!mot_isa_is_supported((MotIsa)h.isa))
-        return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE, "a kernel image needs %s, which this machine lacks",
-                        mot_isa_names[h.isa]);
-    char *base = mmap(NULL, h.payload_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE,
+                        "a kernel image needs %s, which this machine lacks", mot_isa_names[h.isa]);
+    char *base =
+        mmap(NULL, h.payload_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
-        return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "mapping a kernel image: %s", strerror(errno));
+        return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "mapping a kernel image: %s",
+                        strerror(errno));
     memcpy(base, (const char *)image + sizeof h, h.payload_bytes);
     *out_image = (MotImage){.base = base, .bytes = h.payload_bytes, .n_nests = h.n_nests};
     if (mprotect(base, h.payload_bytes, PROT_READ | PROT_EXEC) != 0) {
         mot_image_unmap(out_image);
-        return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "making a kernel image executable: %s", strerror(errno));
+        return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "making a kernel image executable: %s",
+                        strerror(errno));
     }
     for (uint32_t i = 0; i < h.n_nests; i++) {
         set_entry(&out_image->nest[i].run, base + h.nest[i].run);

@@ -20,8 +20,9 @@ int mot_isa_best(void);
 typedef struct MotServices MotServices;
 struct MotServices {
     /* c[m,n] = a[m,k] b[k,n] + beta c, row-major at distances lda, ldb, ldc; trans: the operand is stored transposed. One thread. */
-    void (*sgemm)(const MotServices *self, int32_t trans_a, int32_t trans_b, int64_t m, int64_t n, int64_t k,
-                  const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+    void (*sgemm)(const MotServices *self, int32_t trans_a, int32_t trans_b, int64_t m, int64_t n,
+                  int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                  float *c, int64_t ldc);
     int64_t *bad_index; /* set to an index that was outside of its table */
 };
 
@@ -44,7 +45,7 @@ typedef struct MotImageNest {
 } MotImageNest;
 
 typedef struct MotImageHeader {
-    char magic[8]; /* "MOTIMAGE" */
+    char magic[8];     /* "MOTIMAGE" */
     uint64_t checksum; /* of all that follows */
     uint32_t version, isa;
     uint64_t key; /* of what it was compiled from */

@@ -19,13 +19,14 @@ static void release(void *root)
     json_decref(root);
 }
 
-MotStatus mot_json_parse(MotCtx *ctx, MotStatus status, const char *file, const char *text, size_t n,
-                         const MotJson **out_root)
+MotStatus mot_json_parse(MotCtx *ctx, MotStatus status, const char *file, const char *text,
+                         size_t n, const MotJson **out_root)
 {
     json_error_t error;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return mot_fail(ctx, status, (MotLoc){file, NULL}, "line %d, column %d: %s", error.line, error.column, error.text);
+        return mot_fail(ctx, status, (MotLoc){file, NULL}, "line %d, column %d: %s", error.line,
+                        error.column, error.text);
     mot_ctx_defer(ctx, release, root);
     *out_root = as_ours(root);
     return MOT_OK;
@@ -46,7 +47,8 @@ const MotJson *mot_json_at(const MotJson *array, size_t i)
     return as_ours(json_array_get(as_jansson(array), i));
 }
 
-MotStatus mot_json_each(const MotJson *object, MotStatus (*visit)(void *self, const char *key, const MotJson *value),
+MotStatus mot_json_each(const MotJson *object,
+                        MotStatus (*visit)(void *self, const char *key, const MotJson *value),
                         void *self)
 {
     json_t *o = (json_t *)(uintptr_t)object;

@@ -8,15 +8,16 @@
 typedef struct MotJson MotJson;
 
 /* Fails with `status` (of the caller's choice) naming file, line and column. */
-MOT_CHECKED MotStatus mot_json_parse(MotCtx *ctx, MotStatus status, const char *file, const char *text, size_t n,
-                                     const MotJson **out_root);
+MOT_CHECKED MotStatus mot_json_parse(MotCtx *ctx, MotStatus status, const char *file,
+                                     const char *text, size_t n, const MotJson **out_root);
 /* Member of an object, or NULL. */
 const MotJson *mot_json_get(const MotJson *object, const char *key);
 /* Length of an array and its i-th element; 0 and NULL for other values. */
 size_t mot_json_length(const MotJson *array);
 const MotJson *mot_json_at(const MotJson *array, size_t i);
 /* Calls `visit` for each member in the order of the text; stops at the first failure. */
-MotStatus mot_json_each(const MotJson *object, MotStatus (*visit)(void *self, const char *key, const MotJson *value),
+MotStatus mot_json_each(const MotJson *object,
+                        MotStatus (*visit)(void *self, const char *key, const MotJson *value),
                         void *self);
 /* The value, or `otherwise` if it is none of the kind. */
 int64_t mot_json_int(const MotJson *value, int64_t otherwise);

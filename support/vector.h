@@ -24,7 +24,7 @@
         if ((v)->cap < (want)) {                                                                   \
             uint32_t cap_ = (v)->cap ? (v)->cap * 2 : 8;                                           \
             while (cap_ < (want))                                                                  \
-                cap_ = cap_ > UINT32_MAX / 2 ? UINT32_MAX : cap_ * 2;                                                                  \
+                cap_ = cap_ > UINT32_MAX / 2 ? UINT32_MAX : cap_ * 2;                              \
             (v)->data = mot_arena_grow((arena), (v)->data, (v)->cap * sizeof *(v)->data,           \
                                        cap_ * sizeof *(v)->data);                                  \
             (v)->cap = cap_;                                                                       \

@@ -22,12 +22,14 @@ typedef struct {
     MotSection section;
     MotVec(Form) forms;
     uint32_t *first_form; /* [values]: index + 1 */
-    uint32_t *home;       /* [values]: buffer + 1 of parameters, inputs and constants, shared by the sections */
-    MotFactors *factors;  /* [ops] */
-    MotMap kernels;       /* text -> index */
+    uint32_t *
+        home; /* [values]: buffer + 1 of parameters, inputs and constants, shared by the sections */
+    MotFactors *factors;   /* [ops] */
+    MotMap kernels;        /* text -> index */
     MotVec(MotOpId) group; /* the open group: ops that will be one launch */
-    const bool *is_live;  /* [ops] needed by this section */
-    uint32_t *first_user; /* [values + 1]: users of value v are user[first_user[v]..first_user[v + 1]) */
+    const bool *is_live;   /* [ops] needed by this section */
+    uint32_t
+        *first_user; /* [values + 1]: users of value v are user[first_user[v]..first_user[v + 1]) */
     MotOpId *user;
 } Lower;
 
@@ -61,10 +63,11 @@ static MotType make_local_type(Lower *l, const MotType *global, MotSharding s)
         uint32_t parent = type.dims[d] < 0 ? (uint32_t)-type.dims[d] : 0;
         int64_t granule = s.units[a] ? global->dims[d] / s.units[a] : 1;
         if (parent && l->program->dims.data[parent - 1].granule % granule != 0)
-            mot_fail(l->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
-                     "two mesh axes split a dim of %lld into pieces of %lld and %lld, which do not nest",
-                     (long long)global->dims[d], (long long)l->program->dims.data[parent - 1].granule,
-                     (long long)granule);
+            mot_fail(
+                l->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                "two mesh axes split a dim of %lld into pieces of %lld and %lld, which do not nest",
+                (long long)global->dims[d], (long long)l->program->dims.data[parent - 1].granule,
+                (long long)granule);
         type.dims[d] = -(int64_t)find_dim(l, a, parent, global->dims[d], granule) - 1;
     }
     return type;
@@ -73,7 +76,8 @@ static MotType make_local_type(Lower *l, const MotType *global, MotSharding s)
 static uint32_t add_buf(Lower *l, MotBufKind kind, MotValue v, MotSharding s)
 {
     const MotType *global = mot_graph_type(l->g, v);
-    MotBuf buf = {.kind = kind, .type = make_local_type(l, global, s), .global = *global, .sharding = s};
+    MotBuf buf = {
+        .kind = kind, .type = make_local_type(l, global, s), .global = *global, .sharding = s};
     mot_vec_push(&l->ctx->arena, &l->program->bufs, buf);
     return l->program->bufs.n - 1;
 }
@@ -84,8 +88,8 @@ static void add_form(Lower *l, MotValue v, MotSharding s, uint32_t buf)
     l->first_form[v] = l->forms.n;
 }
 
-static MotInstr *add_instr(Lower *l, MotInstrKind kind, const MotOp *op, const uint32_t *bufs, uint32_t n_bufs,
-                           uint32_t n_in)
+static MotInstr *add_instr(Lower *l, MotInstrKind kind, const MotOp *op, const uint32_t *bufs,
+                           uint32_t n_bufs, uint32_t n_in)
 {
     bool is_compute = kind == MOT_INS_LAUNCH || kind == MOT_INS_PART || kind == MOT_INS_COPY;
     MotInstr ins = {.kind = kind,
@@ -143,7 +147,8 @@ static int choose_axis(const Lower *l, MotSharding have, MotSharding need)
 static int find_nested(const Lower *l, MotSharding have, MotSharding need, uint32_t axis)
 {
     for (uint32_t b = l->program->mesh.n_axes; b-- > axis + 1;)
-        if (have.axis[b] >= 0 && (have.axis[b] == have.axis[axis] || have.axis[b] == need.axis[axis]))
+        if (have.axis[b] >= 0 &&
+            (have.axis[b] == have.axis[axis] || have.axis[b] == need.axis[axis]))
             return (int)b;
     return -1;
 }
@@ -158,7 +163,8 @@ static uint32_t get_form(Lower *l, const MotOp *user, MotValue v, MotSharding ne
             return from->buf;
     }
     if (!from) {
-        mot_fail(l->ctx, MOT_ERR_INTERNAL, mot_op_loc(l->g, user), "lower: operand %%%u has no buffer", v);
+        mot_fail(l->ctx, MOT_ERR_INTERNAL, mot_op_loc(l->g, user),
+                 "lower: operand %%%u has no buffer", v);
         return 0;
     }
     MotSharding have = from->sharding;
@@ -236,7 +242,8 @@ static bool can_join(const Lower *l, MotOpId id)
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i] && is_in_group(l, op->in[i])) {
             reads_group = true;
-            if (!mot_sharding_equal(mot_plan_operand(l->plan, id, &l->factors[id], i), l->plan->values[op->in[i]]))
+            if (!mot_sharding_equal(mot_plan_operand(l->plan, id, &l->factors[id], i),
+                                    l->plan->values[op->in[i]]))
                 return false;
         }
     return reads_group;
@@ -271,7 +278,8 @@ static MotValue add_operand(Lower *l, KernelMaker *k, MotOpId id, uint32_t i)
     if (mot_map_get(&k->inputs, &buf, sizeof buf, &known))
         return (MotValue)known;
     name_symbols(l, k->b.graph);
-    MotValue v = mot_input(&k->b, mot_arena_printf(&l->ctx->arena, "i%u", k->n_bufs), l->program->bufs.data[buf].type);
+    MotValue v = mot_input(&k->b, mot_arena_printf(&l->ctx->arena, "i%u", k->n_bufs),
+                           l->program->bufs.data[buf].type);
     mot_map_put(&k->inputs, &buf, sizeof buf, v);
     k->bufs[k->n_bufs++] = buf;
     return v;
@@ -285,7 +293,8 @@ static void add_member(Lower *l, KernelMaker *k, MotOpId id)
     for (uint32_t i = 0; i < op->n_in; i++)
         in[i] = add_operand(l, k, id, i);
     for (uint32_t i = 0; i < op->n_out; i++)
-        types[i] = make_local_type(l, mot_graph_type(l->g, op->out[i]), l->plan->values[op->out[i]]);
+        types[i] =
+            make_local_type(l, mot_graph_type(l->g, op->out[i]), l->plan->values[op->out[i]]);
     name_symbols(l, k->b.graph);
     MotOpId inner = mot_build_typed(&k->b, op->kind, in, op->n_in, op->attrs, types);
     for (uint32_t i = 0; i < op->n_out; i++)
@@ -302,7 +311,9 @@ static uint32_t find_kernel(Lower *l, MotGraph *graph)
     if (mot_map_get(&l->kernels, text.data, text.n, &index))
         return (uint32_t)index;
     uint64_t hash = mot_hash(text.data, text.n);
-    MotKernel kernel = {.name = mot_arena_printf(&l->ctx->arena, "k_%016llx", (unsigned long long)hash), .graph = graph};
+    MotKernel kernel = {.name =
+                            mot_arena_printf(&l->ctx->arena, "k_%016llx", (unsigned long long)hash),
+                        .graph = graph};
     mot_vec_push(&l->ctx->arena, &l->program->kernels, kernel);
     mot_map_put(&l->kernels, text.data, text.n, l->program->kernels.n - 1);
     return l->program->kernels.n - 1;
@@ -326,7 +337,8 @@ static void flush_group(Lower *l)
             if (l->group.n > 1 && !is_used_outside(l, op->out[r]))
                 continue;
             uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, op->out[r], l->plan->values[op->out[r]]);
-            mot_output(&k.b, mot_arena_printf(&l->ctx->arena, "o%u", k.n_bufs - n_in), k.inner[op->out[r]]);
+            mot_output(&k.b, mot_arena_printf(&l->ctx->arena, "o%u", k.n_bufs - n_in),
+                       k.inner[op->out[r]]);
             k.bufs[k.n_bufs++] = buf;
             add_form(l, op->out[r], l->plan->values[op->out[r]], buf);
         }
@@ -334,7 +346,8 @@ static void flush_group(Lower *l)
     if (l->ctx->status != MOT_OK)
         return;
     uint32_t kernel = find_kernel(l, k.b.graph);
-    add_instr(l, MOT_INS_LAUNCH, mot_graph_op(l->g, l->group.data[0]), k.bufs, k.n_bufs, n_in)->kernel = kernel;
+    add_instr(l, MOT_INS_LAUNCH, mot_graph_op(l->g, l->group.data[0]), k.bufs, k.n_bufs, n_in)
+        ->kernel = kernel;
     l->group.n = 0;
 }
 
@@ -390,6 +403,56 @@ static void lower_source(Lower *l, MotOpId id)
     add_form(l, v, l->plan->values[v], l->home[v] - 1);
 }
 
+static bool touches(const MotInstr *ins, uint32_t buf, uint32_t begin, uint32_t end)
+{
+    for (uint32_t k = begin; k < end; k++)
+        if (ins->bufs[k] == buf)
+            return true;
+    return false;
+}
+
+static bool is_elementwise_kernel(const MotGraph *g)
+{
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        if (!is_elementwise(op) && op->kind != MOT_OP_INPUT && op->kind != MOT_OP_OUTPUT && op->kind != MOT_OP_CONSTANT)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Has the instruction that makes `src`, the new value of the parameter in `dst`, write into `dst` itself. Possible when nothing else
+ * reads the new value and nothing from there on reads the old one, but for a kernel that reads each element before it writes it.
+ */
+static bool write_in_place(Lower *l, uint32_t src, uint32_t dst)
+{
+    MotProgram *p = l->program;
+    uint32_t n = p->section[l->section].n, maker = n;
+    if (p->bufs.data[src].kind != MOT_BUF_SCRATCH)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const MotInstr *ins = &p->section[l->section].data[i];
+        if (touches(ins, src, 0, ins->n_in))
+            return false;
+        if (touches(ins, src, ins->n_in, ins->n_bufs))
+            maker = i;
+        if (i > maker && touches(ins, dst, 0, ins->n_bufs))
+            return false;
+    }
+    for (uint32_t i = 0; i < p->outputs.n; i++)
+        if (p->outputs.data[i].buf == src)
+            return false;
+    MotInstr *ins = &p->section[l->section].data[maker];
+    if (maker == n || (touches(ins, dst, 0, ins->n_in) &&
+                       (ins->kind != MOT_INS_LAUNCH || !is_elementwise_kernel(p->kernels.data[ins->kernel].graph))))
+        return false;
+    for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
+        if (ins->bufs[k] == src)
+            ins->bufs[k] = dst;
+    return true;
+}
+
 /* A value that the host reads: under `name`, in the sharding `as`. */
 static void lower_output(Lower *l, const MotOp *op, const char *name, MotValue v, MotSharding as)
 {
@@ -421,7 +484,8 @@ static void lower_sink(Lower *l, MotOpId id)
     }
     /* assign: the parameter's buffer takes the new value. */
     uint32_t src = get_form(l, op, op->in[1], own), dst = l->home[op->in[0]] - 1;
-    add_instr(l, MOT_INS_COPY, op, (uint32_t[]){src, dst}, 2, 1);
+    if (!write_in_place(l, src, dst))
+        add_instr(l, MOT_INS_COPY, op, (uint32_t[]){src, dst}, 2, 1);
 }
 
 static bool has_assignments(const MotGraph *g)
@@ -471,7 +535,8 @@ static void lower_section(Lower *l, MotSection section)
             /* Assignments come last: until then every reader sees the old value. */
             if (!l->is_live[id] || (op->kind == MOT_OP_ASSIGN) != (assigns == 1))
                 continue;
-            if (op->kind == MOT_OP_INPUT || op->kind == MOT_OP_PARAM || op->kind == MOT_OP_CONSTANT) {
+            if (op->kind == MOT_OP_INPUT || op->kind == MOT_OP_PARAM ||
+                op->kind == MOT_OP_CONSTANT) {
                 lower_source(l, id);
             } else if (class == MOT_SINK) {
                 flush_group(l);
@@ -515,8 +580,8 @@ static void add_events(MotProgram *p, MotSection section)
 MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram **out_program)
 {
     if (plan->stages.n != 1)
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "plans of %u stages can't be lowered yet",
-                        plan->stages.n);
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                        "plans of %u stages can't be lowered yet", plan->stages.n);
     MotArena *arena = &ctx->arena;
     const MotGraph *g = plan->graph;
     MotProgram *program = mot_arena_new(arena, MotProgram);

@@ -9,6 +9,7 @@
  * need. Every operand is brought into the sharding that its op wants by the cheapest collective that does it; a conversion is
  * shared by all users. Linear in ops. The program is verified by the caller.
  */
-MOT_CHECKED MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram **out_program);
+MOT_CHECKED MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage,
+                                MotProgram **out_program);
 
 #endif

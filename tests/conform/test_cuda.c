@@ -19,13 +19,19 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_ARCHS = 3, BATCH = 32, N_THREADS = 2, LEAST_MODELS = 20, SKIPPED = 77 }; /* BATCH: kernels that NVRTC gets at once */
+enum {
+    N_ARCHS = 3,
+    BATCH = 32,
+    N_THREADS = 2,
+    LEAST_MODELS = 20,
+    SKIPPED = 77
+}; /* BATCH: kernels that NVRTC gets at once */
 
 static const int archs[N_ARCHS] = {80, 90, 100};
 static const uint32_t device_counts[] = {1, 4};
 
 typedef struct {
-    MotMap names; /* of the kernels in `texts` */
+    MotMap names, bodies; /* of kernels, and their texts without them */
     MotVec(const char *) texts;
     uint32_t n_models, n_kernels; /* with repetitions */
     uint32_t n_nests[MOT_N_SHAPES];
@@ -54,12 +60,28 @@ static MotStatus make_graph(MotCtx *ctx, const char *path, MotGraph **out_graph)
     }
     MOT_TRY(ctx->status);
     MOT_TRY(mot_trained_decide(ctx, g, &train, &trained));
-    MOT_TRY(mot_loss_parse(ctx, g, strstr(path, "mse") ? "mse:y:labels" : "cross_entropy:logits:labels", &loss));
+    MOT_TRY(mot_loss_parse(
+        ctx, g, strstr(path, "mse") ? "mse:y:labels" : "cross_entropy:logits:labels", &loss));
     MOT_TRY(mot_optimizer_parse(ctx, "adamw:lr=3e-4,clip=1", &optimizer));
     MOT_TRY(mot_trained_freeze(ctx, g, file));
-    MOT_TRY(mot_passes_run(ctx, g, &(MotPassOpts){.loss = &loss, .optimizer = &optimizer}, NULL, "optimizer"));
+    MOT_TRY(mot_passes_run(ctx, g, &(MotPassOpts){.loss = &loss, .optimizer = &optimizer}, NULL,
+                           "optimizer"));
     *out_graph = g;
     return MOT_OK;
+}
+
+/* Texts that differ in the kernel's name only are compiled once: operands of other names, dims that the text does not use. */
+static void add_text(MotCtx *ctx, Test *t, const char *text, const char *name)
+{
+    MotText nameless;
+    size_t n = strlen(name);
+    mot_text_init(&nameless, &ctx->arena);
+    const char *from = text;
+    for (const char *at; (at = strstr(from, name)); from = at + n)
+        mot_text_add(&nameless, from, (size_t)(at - from));
+    mot_text_puts(&nameless, from);
+    if (!mot_map_put(&t->bodies, nameless.data, nameless.n, 0))
+        mot_vec_push(&ctx->arena, &t->texts, text);
 }
 
 static MotStatus print_kernel(MotCtx *ctx, Test *t, const MotKernel *kernel)
@@ -73,7 +95,9 @@ static MotStatus print_kernel(MotCtx *ctx, Test *t, const MotKernel *kernel)
     for (uint32_t i = 0; i < nests.n_nests; i++)
         t->n_nests[nests.nest[i]->shape]++;
     MOT_TRY(mot_cuda_text(ctx, kernel->graph, &text));
-    mot_vec_push(&ctx->arena, &t->texts, text);
+    if (!strstr(text, kernel->name))
+        return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "the text of %s does not have that name", kernel->name);
+    add_text(ctx, t, text, kernel->name);
     return MOT_OK;
 }
 
@@ -131,7 +155,8 @@ static MotStatus compile_batches(MotCtx *ctx, void *self)
         size_t n;
         if (!mot_nvrtc_supports(t->nvrtc, arch))
             continue;
-        MOT_TRY(mot_nvrtc_compile(ctx, t->nvrtc, join_texts(ctx, t, i % n_batches * BATCH), arch, &cubin, &n));
+        MOT_TRY(mot_nvrtc_compile(ctx, t->nvrtc, join_texts(ctx, t, i % n_batches * BATCH), arch,
+                                  &cubin, &n));
         if (n < 4 || memcmp(cubin, "\177ELF", 4) != 0)
             return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "sm_%d: NVRTC gave no cubin", arch);
         atomic_fetch_add(&t->bytes[i / n_batches], n);
@@ -166,15 +191,18 @@ static MotStatus compile_all(MotCtx *ctx, Test *t)
     for (uint32_t i = 0; i < n; i++) {
         pthread_join(workers[i].thread, NULL);
         if (workers[i].ctx.status != MOT_OK)
-            mot_fail(ctx, workers[i].ctx.status, MOT_NOWHERE, "%s", mot_text_get(&workers[i].ctx.error));
+            mot_fail(ctx, workers[i].ctx.status, MOT_NOWHERE, "%s",
+                     mot_text_get(&workers[i].ctx.error));
         mot_ctx_deinit(&workers[i].ctx);
     }
     for (uint32_t i = 0; i < N_ARCHS && ctx->status == MOT_OK; i++) {
         bool is_done = mot_nvrtc_supports(t->nvrtc, archs[i]);
         if (is_done)
-            printf("sm_%d: %u kernels, %zu bytes\n", archs[i], t->texts.n, atomic_load(&t->bytes[i]));
+            printf("sm_%d: %u texts, %zu bytes\n", archs[i], t->texts.n,
+                   atomic_load(&t->bytes[i]));
         else
-            printf("sm_%d: skipped: NVRTC %s does not compile for it\n", archs[i], mot_nvrtc_version(t->nvrtc));
+            printf("sm_%d: skipped: NVRTC %s does not compile for it\n", archs[i],
+                   mot_nvrtc_version(t->nvrtc));
         t->n_skipped += !is_done;
     }
     return ctx->status;
@@ -185,18 +213,22 @@ static MotStatus check_refusal(MotCtx *ctx, const MotNvrtc *nvrtc)
 {
     const void *cubin;
     size_t n;
-    MotStatus status = mot_nvrtc_compile(ctx, nvrtc, "__global__ void f(float *x) { *x = nonsense; }", archs[0], &cubin, &n);
+    MotStatus status = mot_nvrtc_compile(
+        ctx, nvrtc, "__global__ void f(float *x) { *x = nonsense; }", archs[0], &cubin, &n);
     bool is_named = status == MOT_ERR_INTERNAL && strstr(mot_text_get(&ctx->error), "nonsense");
     mot_error_clear(ctx);
-    return is_named ? MOT_OK : mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "NVRTC's log is not in the error");
+    return is_named
+               ? MOT_OK
+               : mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "NVRTC's log is not in the error");
 }
 
 static MotStatus run(MotCtx *ctx, void *self)
 {
     Test *t = self;
     mot_map_init(&t->names, &ctx->arena);
+    mot_map_init(&t->bodies, &ctx->arena);
     MOT_TRY(print_models(ctx, t));
-    printf("%u models, %u kernels, %u different\n", t->n_models, t->n_kernels, t->texts.n);
+    printf("%u models, %u kernels, %u different, %u texts\n", t->n_models, t->n_kernels, t->names.n, t->texts.n);
     for (int shape = 0; shape < MOT_N_SHAPES; shape++)
         printf("  %-14s %4u nests\n", mot_shape_names[shape], t->n_nests[shape]);
     if (mot_nvrtc_open(ctx, &t->nvrtc) != MOT_OK) {

@@ -55,26 +55,33 @@ static double random_number(const char *name)
     if (strcmp(name, "step") == 0)
         return 3;
     switch (name[0]) {
-    case 'p': return 0.1 + 2.9 * random_uniform();
-    case 'm': return random_uniform() < 0.3 ? -INFINITY : random_normal();
-    case 'n': return floor(random_uniform() * 101) - 50;
-    case 'i': return floor(random_uniform() * atof(name + 1)) + (name[strlen(name) - 1] == 'd'); /* d: a divisor */
-    default: return random_normal();
+    case 'p':
+        return 0.1 + 2.9 * random_uniform();
+    case 'm':
+        return random_uniform() < 0.3 ? -INFINITY : random_normal();
+    case 'n':
+        return floor(random_uniform() * 101) - 50;
+    case 'i':
+        return floor(random_uniform() * atof(name + 1)) +
+               (name[strlen(name) - 1] == 'd'); /* d: a divisor */
+    default:
+        return random_normal();
     }
 }
 
 /* ---- One case under one binding ---- */
 
 typedef struct {
-    MotGraph *graph;             /* bound */
-    MotTensor buf[MAX_BUFS];     /* operands, then the reference's results */
-    void *result[MAX_BUFS];      /* of the device */
+    MotGraph *graph;         /* bound */
+    MotTensor buf[MAX_BUFS]; /* operands, then the reference's results */
+    void *result[MAX_BUFS];  /* of the device */
     uint32_t n_in, n;
 } Run;
 
 static MotProgram *make_program(MotCtx *ctx, const Case *c)
 {
-    char *text = mot_arena_printf(&ctx->arena, "motley graph 1\ngraph @k%s {\n%s}\n", c->symbols, c->body);
+    char *text =
+        mot_arena_printf(&ctx->arena, "motley graph 1\ngraph @k%s {\n%s}\n", c->symbols, c->body);
     MotGraph *g = NULL;
     if (mot_graph_parse(ctx, c->name, text, &g) != MOT_OK)
         fail_msg("%s\n%s", text, mot_text_get(&ctx->error));
@@ -173,9 +180,11 @@ static void compare(const Case *c, const Backend *b, const Run *r, uint32_t i)
     bool is_float = mot_dtype_class(expected->type.dtype) == MOT_CLASS_FLOAT;
     for (int64_t k = 0; k < mot_type_elements(&got.type); k++) {
         double e = mot_tensor_get(expected, k), g = mot_tensor_get(&got, k);
-        bool is_close = e == g || (e != e && g != g) || (is_float && fabs(e - g) <= 1e-5 * (fabs(e) + scale));
+        bool is_close =
+            e == g || (e != e && g != g) || (is_float && fabs(e - g) <= 1e-5 * (fabs(e) + scale));
         if (!is_close)
-            fail_msg("%s: %s: result %u, element %lld is %.9g, not %.9g", b->name, c->name, i - r->n_in, (long long)k, g, e);
+            fail_msg("%s: %s: result %u, element %lld is %.9g, not %.9g", b->name, c->name,
+                     i - r->n_in, (long long)k, g, e);
     }
     const unsigned char *end = (const unsigned char *)r->result[i] + mot_type_bytes(&got.type);
     for (int k = 0; k < 64; k++)
@@ -183,10 +192,12 @@ static void compare(const Case *c, const Backend *b, const Run *r, uint32_t i)
             fail_msg("%s: %s: wrote behind result %u", b->name, c->name, i - r->n_in);
 }
 
-static void check_binding(MotCtx *ctx, const Backend *b, void *device, const Case *c, MotProgram *p, int which)
+static void check_binding(MotCtx *ctx, const Backend *b, void *device, const Case *c, MotProgram *p,
+                          int which)
 {
     const MotDeviceApi *api = mot_device_find(b->device);
-    MotBinding binding = {.size = mot_arena_copy(&ctx->arena, c->sizes[which], sizeof c->sizes[which])};
+    MotBinding binding = {.size =
+                              mot_arena_copy(&ctx->arena, c->sizes[which], sizeof c->sizes[which])};
     Run run = {0}, again;
     void *kernel;
     random_state = 1234;
@@ -266,12 +277,17 @@ typedef struct {
 static const Refusal refusals[] = {
     {IN("x", "f16[4]") "%y = exp %x : f16[4]\n" OUT("y"), "f16", ""},
     {IN("x", "f32[6x4]") "%1 = exp %x : f32[6x4]\n%2 = reshape %1 {dims=[3, 8]} : f32[3x8]\n"
-     "%3 = reduce_sum %2 {axes=[1]} : f32[3]\n" OUT("3"), "regroups dims", ""},
-    {IN("x", "f32[6x4]") IN("xz", "f32[4x4]") "%1 = exp %x : f32[6x4]\n%2 = contract %1 %xz {spec=\"mk,kn->mn\"} : f32[6x4]\n" OUT("2"),
+                         "%3 = reduce_sum %2 {axes=[1]} : f32[3]\n" OUT("3"),
+     "regroups dims", ""},
+    {IN("x", "f32[6x4]") IN("xz", "f32[4x4]") "%1 = exp %x : f32[6x4]\n%2 = contract %1 %xz "
+                                              "{spec=\"mk,kn->mn\"} : f32[6x4]\n" OUT("2"),
      "follows other ops", ""},
-    {IN("x", "f32[6x4]") "%1 = reduce_sum %x {axes=[1], keep} : f32[6x1]\n%2 = reduce_sum %x {axes=[0], keep} : f32[1x4]\n"
-     "%3 = mul %1 %2 : f32[6x4]\n" OUT("3"), "reductions over different loops", ""},
-    {IN("x", "f32[5x@a]") IN("xs", "f32[@a]") "%y, %m, %r = layer_norm %x %xs {axis=1, eps=1e-05} : f32[5x@a], f32[5x1], f32[5x1]\n" OUT("y"),
+    {IN("x", "f32[6x4]") "%1 = reduce_sum %x {axes=[1], keep} : f32[6x1]\n%2 = reduce_sum %x "
+                         "{axes=[0], keep} : f32[1x4]\n"
+                         "%3 = mul %1 %2 : f32[6x4]\n" OUT("3"),
+     "reductions over different loops", ""},
+    {IN("x", "f32[5x@a]") IN("xs", "f32[@a]") "%y, %m, %r = layer_norm %x %xs {axis=1, eps=1e-05} "
+                                              ": f32[5x@a], f32[5x1], f32[5x1]\n" OUT("y"),
      "needs dim 1 whole", " {symbols=[@a]}"}};
 
 static void what_no_shape_covers_is_refused(void **state)
@@ -300,7 +316,8 @@ static void bad_indices_are_reported(void **state)
     (void)state;
     static const char *const bodies[] = {
         IN("x", "f32[65x40]") IN("i", "i64[8]") "%y = gather %x %i {axis=0} : f32[8x40]\n" OUT("y"),
-        IN("i", "i64[8]") IN("x", "f32[8x40]") "%y = scatter_add %i %x {axis=0, size=65} : f32[65x40]\n" OUT("y"),
+        IN("i", "i64[8]")
+            IN("x", "f32[8x40]") "%y = scatter_add %i %x {axis=0, size=65} : f32[65x40]\n" OUT("y"),
         IN("x", "f32[65]") IN("i", "i64[8]") "%y = gather %x %i {axis=0} : f32[8]\n" OUT("y")};
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++)
         for (int64_t bad = -1; bad < 1000; bad += 66) {
@@ -312,14 +329,17 @@ static void bad_indices_are_reported(void **state)
             MotBinding binding = {.size = NULL};
             static float x[65 * 40], y[65 * 40];
             int64_t index[8] = {0, 1, 64, bad, 3, 4, 5, 6};
-            void *device, *kernel, *bufs[3] = {i == 1 ? (void *)index : x, i == 1 ? (void *)x : index, y};
+            void *device, *kernel,
+                *bufs[3] = {i == 1 ? (void *)index : x, i == 1 ? (void *)x : index, y};
             assert_int_equal(mot_codegen_program(&ctx, p, &opts), MOT_OK);
             assert_int_equal(mot_device_cpu.open(&ctx, 1, false, &device), MOT_OK);
             assert_int_equal(mot_device_cpu.prepare(device, &ctx, p, 0, &binding, &kernel), MOT_OK);
             bool is_inside = bad >= 0 && bad < 65;
-            assert_int_equal(mot_device_cpu.launch(device, kernel, bufs), is_inside ? MOT_OK : MOT_ERR_DATA);
+            assert_int_equal(mot_device_cpu.launch(device, kernel, bufs),
+                             is_inside ? MOT_OK : MOT_ERR_DATA);
             if (!is_inside)
-                assert_non_null(strstr(mot_text_get(&ctx.error), mot_arena_printf(&ctx.arena, "index %lld", (long long)bad)));
+                assert_non_null(strstr(mot_text_get(&ctx.error),
+                                       mot_arena_printf(&ctx.arena, "index %lld", (long long)bad)));
             mot_ctx_deinit(&ctx);
         }
 }

@@ -33,7 +33,8 @@ typedef struct {
     const char *model, *inputs, *dims, *output, *ties;
 } Export;
 
-static void check(Test *t, bool holds, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void check(Test *t, bool holds, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static void check(Test *t, bool holds, const char *format, ...)
 {
     t->n_checks++;
@@ -53,7 +54,8 @@ static const MotJson *read_json(Test *t, const char *path)
     const MotFileMap *map;
     const MotJson *root;
     if (mot_file_map(&t->ctx, path, &map) != MOT_OK ||
-        mot_json_parse(&t->ctx, MOT_ERR_DATA, path, (const char *)map->data, map->n, &root) != MOT_OK) {
+        mot_json_parse(&t->ctx, MOT_ERR_DATA, path, (const char *)map->data, map->n, &root) !=
+            MOT_OK) {
         printf("%s\n", mot_text_get(&t->ctx.error));
         exit(1);
     }
@@ -83,7 +85,8 @@ static bool read_tensor(Test *t, const char *path, MotTensor *out)
 }
 
 /* Element i of a reference tensor, as the file's layout has it. */
-static double reference_at(const MotTensor *tensor, const MotType *as, bool is_transposed, int64_t i)
+static double reference_at(const MotTensor *tensor, const MotType *as, bool is_transposed,
+                           int64_t i)
 {
     if (!is_transposed)
         return mot_tensor_get(tensor, i);
@@ -91,7 +94,8 @@ static double reference_at(const MotTensor *tensor, const MotType *as, bool is_t
     return mot_tensor_get(tensor, i % columns * as->dims[0] + i / columns);
 }
 
-static void compare(Export *e, const char *what, const MotTensor *a, const char *stem, bool is_transposed, double norm_part)
+static void compare(Export *e, const char *what, const MotTensor *a, const char *stem,
+                    bool is_transposed, double norm_part)
 {
     Test *t = e->t;
     MotTensor r, f;
@@ -99,7 +103,8 @@ static void compare(Export *e, const char *what, const MotTensor *a, const char 
         !read_tensor(t, mot_arena_printf(&t->ctx.arena, "%s.f32.npy", stem), &f))
         return;
     int64_t n = mot_type_elements(&a->type);
-    check(t, n == mot_type_elements(&r.type), "%s: %s has %lld elements", e->name, what, (long long)n);
+    check(t, n == mot_type_elements(&r.type), "%s: %s has %lld elements", e->name, what,
+          (long long)n);
     if (n != mot_type_elements(&r.type))
         return;
     double error = 0, torch_error = 0, norm = 0;
@@ -110,7 +115,8 @@ static void compare(Export *e, const char *what, const MotTensor *a, const char 
         norm += want * want;
     }
     double bound = 10 * fmax(sqrt(torch_error), 0x1p-23 * fmax(sqrt(norm), norm_part));
-    check(t, sqrt(error) <= bound, "%s: %s: error %.3g, bound %.3g", e->name, what, sqrt(error), bound);
+    check(t, sqrt(error) <= bound, "%s: %s: error %.3g, bound %.3g", e->name, what, sqrt(error),
+          bound);
 }
 
 static const char *common_options(const Export *e)
@@ -125,7 +131,8 @@ static void check_outputs(Export *e)
     MotTensor out;
     const char *file = mot_arena_printf(&t->ctx.arena, "%s/out.npy", t->work);
     const char *stem = mot_arena_printf(&t->ctx.arena, "models/fixtures/%s/%s", e->arch, e->output);
-    if (run(t, mot_arena_printf(&t->ctx.arena, "%s run %s --output '%s=%s'", t->motley, common_options(e), e->output, file)) &&
+    if (run(t, mot_arena_printf(&t->ctx.arena, "%s run %s --output '%s=%s'", t->motley,
+                                common_options(e), e->output, file)) &&
         read_tensor(t, file, &out))
         compare(e, "output", &out, stem, false, 0);
 }
@@ -145,8 +152,9 @@ static MotStatus check_gradient(void *self, const char *name, const MotJson *ent
     MotTensor gradient;
     check(t, file != NULL, "%s: no gradient of %s", g->e->name, name);
     if (file && read_tensor(t, file, &gradient)) {
-        const char *stem = mot_arena_printf(&t->ctx.arena, "models/fixtures/%s/grads/%s", g->e->arch,
-                                            mot_json_string(mot_json_get(entry, "grad"), ""));
+        const char *stem =
+            mot_arena_printf(&t->ctx.arena, "models/fixtures/%s/grads/%s", g->e->arch,
+                             mot_json_string(mot_json_get(entry, "grad"), ""));
         double part = g->norm * sqrt((double)mot_type_elements(&gradient.type) / g->elements);
         compare(g->e, name, &gradient, stem, strcmp(transform, "transpose") == 0, part);
     }
@@ -168,7 +176,8 @@ static const char *loss_option(const Export *e)
 {
     const char *form = mot_json_string(mot_json_get(e->loss, "loss"), "");
     size_t n = (size_t)(strrchr(form, ':') - form);
-    return mot_arena_printf(&e->t->ctx.arena, "--loss '%.*s:models/fixtures/%s/labels.npy'", (int)n, form, e->arch);
+    return mot_arena_printf(&e->t->ctx.arena, "--loss '%.*s:models/fixtures/%s/labels.npy'", (int)n,
+                            form, e->arch);
 }
 
 static double value_of(const MotJson *entry)
@@ -179,13 +188,17 @@ static double value_of(const MotJson *entry)
 static void check_gradients(Export *e, const char *devices)
 {
     Test *t = e->t;
-    const char *json = run(t, mot_arena_printf(&t->ctx.arena, "%s grad %s %s %s --grads '%s/grads' --json", t->motley,
-                                               common_options(e), loss_option(e), devices, t->work));
+    const char *json =
+        run(t, mot_arena_printf(&t->ctx.arena, "%s grad %s %s %s --grads '%s/grads' --json",
+                                t->motley, common_options(e), loss_option(e), devices, t->work));
     const MotJson *root = NULL;
-    if (!json || mot_json_parse(&t->ctx, MOT_ERR_DATA, "grad --json", json, strlen(json), &root) != MOT_OK)
+    if (!json ||
+        mot_json_parse(&t->ctx, MOT_ERR_DATA, "grad --json", json, strlen(json), &root) != MOT_OK)
         return;
-    double want = value_of(mot_json_get(e->loss, "value")), have = mot_json_number(mot_json_get(root, "loss"), NAN);
-    check(t, fabs(have - want) <= 1e-5 * fabs(want), "%s %s: loss %.9g, PyTorch's is %.9g", e->name, devices, have, want);
+    double want = value_of(mot_json_get(e->loss, "value")),
+           have = mot_json_number(mot_json_get(root, "loss"), NAN);
+    check(t, fabs(have - want) <= 1e-5 * fabs(want), "%s %s: loss %.9g, PyTorch's is %.9g", e->name,
+          devices, have, want);
     GradientCheck g = {.e = e,
                        .files = mot_json_get(root, "gradients"),
                        .norm = value_of(mot_json_get(e->loss, "grad_norm"))};
@@ -206,11 +219,14 @@ static MotStatus check_curve(void *self, const char *optimizer, const MotJson *c
     Test *t = c->e->t;
     if (c->n++ && t->is_quick)
         return MOT_OK;
-    const char *json = run(t, mot_arena_printf(&t->ctx.arena, "%s bench %s %s --optimizer '%s' %s %s --steps 20 --warmup 0",
-                                               t->motley, common_options(c->e), loss_option(c->e), optimizer, c->devices,
-                                               c->e->ties));
+    const char *json =
+        run(t, mot_arena_printf(&t->ctx.arena,
+                                "%s bench %s %s --optimizer '%s' %s %s --steps 20 --warmup 0",
+                                t->motley, common_options(c->e), loss_option(c->e), optimizer,
+                                c->devices, c->e->ties));
     const MotJson *root, *want = mot_json_get(curve, "f64");
-    if (!json || mot_json_parse(&t->ctx, MOT_ERR_DATA, "bench", json, strlen(json), &root) != MOT_OK)
+    if (!json ||
+        mot_json_parse(&t->ctx, MOT_ERR_DATA, "bench", json, strlen(json), &root) != MOT_OK)
         return MOT_OK;
     double first = mot_json_number(mot_json_at(want, 0), NAN), worst = 0;
     for (size_t i = 0; i < 20; i++) {
@@ -219,8 +235,8 @@ static MotStatus check_curve(void *self, const char *optimizer, const MotJson *c
         if (!(difference <= worst))
             worst = difference;
     }
-    check(t, worst <= 1e-4 * first, "%s %s %s: the curve differs by %.3g, bound %.3g", c->e->name, c->devices, optimizer,
-          worst, 1e-4 * first);
+    check(t, worst <= 1e-4 * first, "%s %s %s: the curve differs by %.3g, bound %.3g", c->e->name,
+          c->devices, optimizer, worst, 1e-4 * first);
     return MOT_OK;
 }
 
@@ -236,13 +252,14 @@ static void describe(Export *e)
 {
     bool is_gpt = strncmp(e->arch, "gpt", 3) == 0;
     MotArena *arena = &e->t->ctx.arena;
-    e->inputs = mot_arena_printf(arena, "--input %s=models/fixtures/%s/%s.npy", is_gpt ? "input_ids" : "x", e->arch,
-                                 is_gpt ? "input_ids" : "x");
+    e->inputs = mot_arena_printf(arena, "--input %s=models/fixtures/%s/%s.npy",
+                                 is_gpt ? "input_ids" : "x", e->arch, is_gpt ? "input_ids" : "x");
     e->output = strcmp(e->arch, "mlp_mse") == 0 ? "y" : "logits";
     const MotJson *tie = mot_json_at(mot_json_get(e->map, "tie"), 0);
-    e->ties = tie ? mot_arena_printf(arena, "--tie '%s=%s'", mot_json_string(mot_json_at(tie, 0), ""),
-                                     mot_json_string(mot_json_at(tie, 1), ""))
-                  : "";
+    e->ties =
+        tie ? mot_arena_printf(arena, "--tie '%s=%s'", mot_json_string(mot_json_at(tie, 0), ""),
+                               mot_json_string(mot_json_at(tie, 1), ""))
+            : "";
     e->dims = "";
 }
 
@@ -257,12 +274,14 @@ static const char *const splits[] = {
 static void check_export(Test *t, const char *arch, const char *name)
 {
     MotCtx *ctx = &t->ctx;
-    Export e = {.t = t,
-                .arch = arch,
-                .name = name,
-                .model = mot_arena_printf(&ctx->arena, "models/%s.onnx", name),
-                .loss = read_json(t, mot_arena_printf(&ctx->arena, "models/fixtures/%s/loss.json", arch)),
-                .map = read_json(t, mot_arena_printf(&ctx->arena, "models/fixtures/%s/maps/%s.json", arch, name))};
+    Export e = {
+        .t = t,
+        .arch = arch,
+        .name = name,
+        .model = mot_arena_printf(&ctx->arena, "models/%s.onnx", name),
+        .loss = read_json(t, mot_arena_printf(&ctx->arena, "models/fixtures/%s/loss.json", arch)),
+        .map = read_json(
+            t, mot_arena_printf(&ctx->arena, "models/fixtures/%s/maps/%s.json", arch, name))};
     uint32_t before = t->n_failures, checks = t->n_checks;
     describe(&e);
     check_outputs(&e);
@@ -292,7 +311,8 @@ static uint32_t list_folder(Test *t, const char *path, const char *suffix, const
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         size_t n = strlen(entry->d_name), k = strlen(suffix);
         if (entry->d_name[0] != '.' && n > k && strcmp(entry->d_name + n - k, suffix) == 0)
-            mot_vec_push(&t->ctx.arena, &names, mot_arena_strndup(&t->ctx.arena, entry->d_name, n - k));
+            mot_vec_push(&t->ctx.arena, &names,
+                         mot_arena_strndup(&t->ctx.arena, entry->d_name, n - k));
     }
     if (dir)
         closedir(dir);
@@ -309,7 +329,9 @@ static MotStatus check_all(MotCtx *ctx, void *self)
     uint32_t n_archs = list_folder(t, "models/fixtures", "", &archs), n_all = 0;
     (void)ctx;
     for (uint32_t a = 0; a < n_archs; a++) {
-        uint32_t n = list_folder(t, mot_arena_printf(&t->ctx.arena, "models/fixtures/%s/maps", archs[a]), ".json", &exports);
+        uint32_t n =
+            list_folder(t, mot_arena_printf(&t->ctx.arena, "models/fixtures/%s/maps", archs[a]),
+                        ".json", &exports);
         for (uint32_t i = 0; i < n; i++)
             check_export(t, archs[a], exports[i]);
         n_all += n;

@@ -29,8 +29,8 @@ typedef struct {
 } Model;
 
 static const Model models[] = {
-    {"models/mlp_dynamo20_opt_static.onnx", "cross_entropy:logits:labels", "x", "models/fixtures/mlp/x.npy",
-     "models/fixtures/mlp/labels.npy"},
+    {"models/mlp_dynamo20_opt_static.onnx", "cross_entropy:logits:labels", "x",
+     "models/fixtures/mlp/x.npy", "models/fixtures/mlp/labels.npy"},
     {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx", "cross_entropy:logits:labels", "input_ids",
      "models/fixtures/gpt_erf/input_ids.npy", "models/fixtures/gpt_erf/labels.npy"},
 };
@@ -45,7 +45,11 @@ static const struct {
     {2, {2, 2}, {{3, 1}, {1, 2}}},
     {2, {2, 2}, {{1, 0}, {2, 1}}},
 };
-enum { N_MODELS = sizeof models / sizeof *models, N_MESHES = sizeof meshes / sizeof *meshes, N_STEPS = 2 };
+enum {
+    N_MODELS = sizeof models / sizeof *models,
+    N_MESHES = sizeof meshes / sizeof *meshes,
+    N_STEPS = 2
+};
 
 typedef struct {
     MotCtx *ctx;
@@ -73,7 +77,8 @@ static Job make_job(MotCtx *ctx, const Model *model)
     require(ctx, mot_npy_read(ctx, model->data, &job.inputs[0].tensor));
     require(ctx, mot_npy_read(ctx, model->labels, &job.inputs[1].tensor));
     require(ctx, mot_onnx_open(ctx, model->model, &opts, &job.file));
-    require(ctx, mot_import(ctx, job.file, &(MotImportOpts){.inputs = job.inputs, .n_inputs = 1}, &job.graph));
+    require(ctx, mot_import(ctx, job.file, &(MotImportOpts){.inputs = job.inputs, .n_inputs = 1},
+                            &job.graph));
     require(ctx, mot_trained_decide(ctx, job.graph, &(MotTrainOpts){0}, &trained));
     require(ctx, mot_trained_freeze(ctx, job.graph, job.file));
     require(ctx, mot_loss_parse(ctx, job.graph, model->loss, &loss));
@@ -90,7 +95,8 @@ static MotMesh make_mesh(MotCtx *ctx, uint32_t which)
     MotMesh mesh = {.n_axes = meshes[which].n_axes, .n_devices = 1};
     for (uint32_t a = 0; a < mesh.n_axes; a++) {
         mesh.axis[a] = (MotMeshAxis){names[a], meshes[which].n[a], NULL};
-        mesh.axis[a].share = mot_arena_copy(&ctx->arena, meshes[which].share[a], sizeof meshes[which].share[a]);
+        mesh.axis[a].share =
+            mot_arena_copy(&ctx->arena, meshes[which].share[a], sizeof meshes[which].share[a]);
         mesh.n_devices *= meshes[which].n[a];
     }
     mesh.devices = mot_arena_array(&ctx->arena, uint32_t, mesh.n_devices);
@@ -102,7 +108,8 @@ static MotMesh make_mesh(MotCtx *ctx, uint32_t which)
 /* A random factor an axis; two axes never split one factor here, nested splits of one dim come by different factors. */
 static MotPlan *make_plan(Job *job, const MotMesh *mesh, unsigned *seed)
 {
-    MotPlan *plan = mot_plan_new(job->ctx, job->graph, mot_cluster_make(job->ctx, mesh->n_devices, 1));
+    MotPlan *plan =
+        mot_plan_new(job->ctx, job->graph, mot_cluster_make(job->ctx, mesh->n_devices, 1));
     mot_vec_push(&job->ctx->arena, &plan->stages, (MotStage){*mesh});
     for (uint32_t i = 0; i < job->graph->body.n; i++) {
         MotOpId id = job->graph->body.data[i];
@@ -130,7 +137,8 @@ static void write_params(Job *job, const MotProgram *program, MotSession *sessio
             MotTensor in_file, value = {buf->global, NULL};
             if (strcmp(graph->initializer[k]->name, buf->name) != 0)
                 continue;
-            require(job->ctx, mot_onnx_tensor(job->ctx, job->file, graph->initializer[k], MOT_NOWHERE, &in_file));
+            require(job->ctx, mot_onnx_tensor(job->ctx, job->file, graph->initializer[k],
+                                              MOT_NOWHERE, &in_file));
             value.data = mot_arena_alloc(&job->ctx->arena, (size_t)mot_type_bytes(&buf->global));
             mot_param_from_file(&buf->global, buf->source, in_file.data, value.data);
             require(job->ctx, mot_session_write(session, buf->name, &value));
@@ -161,7 +169,8 @@ static bool run_plan(Job *job, MotPlan *plan, double *out_losses, double *out_no
         require(job->ctx, mot_session_write(session, job->inputs[i].name, &job->inputs[i].tensor));
     for (int step = 0; step < N_STEPS; step++) {
         float lr = 0.01f, number = (float)(step + 1);
-        MotTensor loss, rate = {mot_type_scalar(MOT_F32), &lr}, count = {mot_type_scalar(MOT_F32), &number};
+        MotTensor loss, rate = {mot_type_scalar(MOT_F32), &lr},
+                        count = {mot_type_scalar(MOT_F32), &number};
         require(job->ctx, mot_session_write(session, MOT_INPUT_LR, &rate));
         require(job->ctx, mot_session_write(session, MOT_INPUT_STEP, &count));
         require(job->ctx, mot_session_run(session, MOT_SECTION_STEP));
@@ -207,15 +216,17 @@ static void any_legal_plan_computes_the_same(void **state)
                 n_run += has_run;
                 for (int i = 0; has_run && i < N_STEPS; i++)
                     if (!(fabs(losses[i] - whole[i]) <= 2e-5 * fabs(whole[0])))
-                        fail_msg("seed %u: %s on mesh %u: loss %d is %.9g, whole %.9g (test_sharding --seed %u)", s,
-                                 models[m].model, which, i, losses[i], whole[i], s);
+                        fail_msg("seed %u: %s on mesh %u: loss %d is %.9g, whole %.9g "
+                                 "(test_sharding --seed %u)",
+                                 s, models[m].model, which, i, losses[i], whole[i], s);
                 if (has_run && !(fabs(norm - whole_norm) <= 1e-4 * whole_norm))
-                    fail_msg("seed %u: %s on mesh %u: parameters differ (test_sharding --seed %u)", s, models[m].model, which,
-                             s);
+                    fail_msg("seed %u: %s on mesh %u: parameters differ (test_sharding --seed %u)",
+                             s, models[m].model, which, s);
                 mot_scope_end(&ctx, scope);
             }
         mot_ctx_deinit(&ctx);
-        assert_true(n_seeds == 1 || n_run >= N_MESHES * n_seeds * 3 / 5); /* those of one axis at least */
+        assert_true(n_seeds == 1 ||
+                    n_run >= N_MESHES * n_seeds * 3 / 5); /* those of one axis at least */
     }
 }
 

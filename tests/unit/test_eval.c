@@ -374,11 +374,20 @@ static void integers_hold_what_fits(void **state)
         double given;
         int64_t wanted;
     } cases[] = {
-        {MOT_I64, -2.75, -2},        {MOT_I64, 1e300, INT64_MAX}, {MOT_I64, -INFINITY, INT64_MIN},
-        {MOT_I32, 2.75, 2},          {MOT_I32, 3e9, INT32_MAX},   {MOT_I32, -3e9, INT32_MIN},
-        {MOT_I32, (double)NAN, 0},   {MOT_U8, 255.5, 255},        {MOT_U8, -1, 0},
-        {MOT_BOOL, (double)NAN, 1},  {MOT_BOOL, -0.0, 0},         {MOT_BOOL, 0.25, 1},
-        {MOT_I64, (double)NAN, 0},   {MOT_U8, (double)INFINITY, 255},
+        {MOT_I64, -2.75, -2},
+        {MOT_I64, 1e300, INT64_MAX},
+        {MOT_I64, -INFINITY, INT64_MIN},
+        {MOT_I32, 2.75, 2},
+        {MOT_I32, 3e9, INT32_MAX},
+        {MOT_I32, -3e9, INT32_MIN},
+        {MOT_I32, (double)NAN, 0},
+        {MOT_U8, 255.5, 255},
+        {MOT_U8, -1, 0},
+        {MOT_BOOL, (double)NAN, 1},
+        {MOT_BOOL, -0.0, 0},
+        {MOT_BOOL, 0.25, 1},
+        {MOT_I64, (double)NAN, 0},
+        {MOT_U8, (double)INFINITY, 255},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

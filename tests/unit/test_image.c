@@ -134,20 +134,33 @@ static void make_object(Object *o, bool is_defined, uint32_t type)
     o->header.e_shoff = offsetof(Object, section);
     o->header.e_shnum = N_SECTIONS;
     o->header.e_shstrndx = S_SECTION_NAMES;
-    o->section[S_TEXT] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
-                                      .sh_offset = offsetof(Object, text), .sh_size = sizeof o->text, .sh_addralign = 16};
-    o->section[S_RELA] = (Elf64_Shdr){.sh_type = SHT_RELA, .sh_offset = offsetof(Object, relocation),
-                                      .sh_size = sizeof o->relocation, .sh_info = S_TEXT, .sh_link = S_SYMBOLS};
-    o->section[S_SYMBOLS] = (Elf64_Shdr){.sh_type = SHT_SYMTAB, .sh_offset = offsetof(Object, symbol),
-                                         .sh_size = sizeof o->symbol, .sh_link = S_NAMES};
-    o->section[S_NAMES] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = offsetof(Object, names), .sh_size = sizeof o->names};
-    o->section[S_SECTION_NAMES] = (Elf64_Shdr){
-        .sh_type = SHT_STRTAB, .sh_offset = offsetof(Object, section_names), .sh_size = sizeof o->section_names};
+    o->section[S_TEXT] = (Elf64_Shdr){.sh_name = 1,
+                                      .sh_type = SHT_PROGBITS,
+                                      .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+                                      .sh_offset = offsetof(Object, text),
+                                      .sh_size = sizeof o->text,
+                                      .sh_addralign = 16};
+    o->section[S_RELA] = (Elf64_Shdr){.sh_type = SHT_RELA,
+                                      .sh_offset = offsetof(Object, relocation),
+                                      .sh_size = sizeof o->relocation,
+                                      .sh_info = S_TEXT,
+                                      .sh_link = S_SYMBOLS};
+    o->section[S_SYMBOLS] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+                                         .sh_offset = offsetof(Object, symbol),
+                                         .sh_size = sizeof o->symbol,
+                                         .sh_link = S_NAMES};
+    o->section[S_NAMES] = (Elf64_Shdr){
+        .sh_type = SHT_STRTAB, .sh_offset = offsetof(Object, names), .sh_size = sizeof o->names};
+    o->section[S_SECTION_NAMES] = (Elf64_Shdr){.sh_type = SHT_STRTAB,
+                                               .sh_offset = offsetof(Object, section_names),
+                                               .sh_size = sizeof o->section_names};
     o->symbol[Y_RUN] = (Elf64_Sym){.st_name = NAME_RUN, .st_shndx = S_TEXT};
     o->symbol[Y_TASKS] = (Elf64_Sym){.st_name = NAME_TASKS, .st_shndx = S_TEXT};
     o->symbol[Y_SCRATCH] = (Elf64_Sym){.st_name = NAME_SCRATCH, .st_shndx = S_TEXT};
-    o->symbol[Y_CALLED] = (Elf64_Sym){.st_name = NAME_CALLED, .st_shndx = is_defined ? S_TEXT : SHN_UNDEF, .st_value = 8};
-    o->relocation = (Elf64_Rela){.r_offset = 1, .r_info = ELF64_R_INFO((uint64_t)Y_CALLED, type), .r_addend = -4};
+    o->symbol[Y_CALLED] = (Elf64_Sym){
+        .st_name = NAME_CALLED, .st_shndx = is_defined ? S_TEXT : SHN_UNDEF, .st_value = 8};
+    o->relocation = (Elf64_Rela){
+        .r_offset = 1, .r_info = ELF64_R_INFO((uint64_t)Y_CALLED, type), .r_addend = -4};
 }
 
 static void a_call_within_the_object_is_resolved(void **state)
@@ -158,7 +171,8 @@ static void a_call_within_the_object_is_resolved(void **state)
     assert_int_equal(mot_image_layout(*state, &o, sizeof o, MOT_ISA_AVX2, 0, 1, &image), MOT_OK);
     const MotImageHeader *header = image.data;
     int32_t distance;
-    memcpy(&distance, (char *)image.data + sizeof *header + header->nest[0].run + 1, sizeof distance);
+    memcpy(&distance, (char *)image.data + sizeof *header + header->nest[0].run + 1,
+           sizeof distance);
     assert_int_equal(distance, 8 - 5);
 }
 
@@ -220,7 +234,8 @@ static void the_cache_gives_the_same_image_and_mends_itself(void **state)
     const char *cache = mot_arena_printf(&ctx->arena, "%s/a/b", folder);
     const MotKernel *cold = compile(ctx, cache);
     const MotImageHeader *header = cold->image;
-    const char *file = mot_arena_printf(&ctx->arena, "%s/avx2-%016llx.img", cache, (unsigned long long)header->key);
+    const char *file = mot_arena_printf(&ctx->arena, "%s/avx2-%016llx.img", cache,
+                                        (unsigned long long)header->key);
     for (int damage = 0; damage < 3; damage++) {
         FILE *f = fopen(file, damage == 2 ? "wb" : "r+b");
         assert_non_null(f); /* it was written, and written again after each damage */
@@ -253,7 +268,8 @@ static void a_cached_image_is_used(void **state)
     MotImageHeader *header = mot_arena_copy(&ctx->arena, cold->image, cold->image_bytes);
     header->unused = 7;
     mot_image_seal(header);
-    const char *file = mot_arena_printf(&ctx->arena, "%s/avx2-%016llx.img", folder, (unsigned long long)header->key);
+    const char *file = mot_arena_printf(&ctx->arena, "%s/avx2-%016llx.img", folder,
+                                        (unsigned long long)header->key);
     FILE *f = fopen(file, "wb");
     assert_int_equal(fwrite(header, 1, cold->image_bytes, f), cold->image_bytes);
     fclose(f);

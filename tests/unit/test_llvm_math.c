@@ -40,13 +40,14 @@ static double rsqrt(double x)
     return 1 / sqrt(x);
 }
 
-static const Function functions[] = {{"exp", exp, -87.3, 88.7, 1},     {"exp", exp, -1, 1, 1},
-                                     {"log", log, 0, 0, 0.51},         {"log", log, 0.5, 2, 0.51},
-                                     {"tanh", tanh, -10, 10, 1.5},     {"tanh", tanh, -0.01, 0.01, 1.5},
-                                     {"erf", erf, -6, 6, 1.5},         {"erf", erf, -0.01, 0.01, 1.5},
-                                     {"sigmoid", sigmoid, -80, 80, 2.5}, {"sin", sin, -1e5, 1e5, 0.51},
-                                     {"cos", cos, -1e5, 1e5, 0.51},    {"sin", sin, -1, 1, 0.51},
-                                     {"sqrt", square_root, 0, 0, 0.51}, {"rsqrt", rsqrt, 0, 0, 1.6}};
+static const Function functions[] = {
+    {"exp", exp, -87.3, 88.7, 1},       {"exp", exp, -1, 1, 1},
+    {"log", log, 0, 0, 0.51},           {"log", log, 0.5, 2, 0.51},
+    {"tanh", tanh, -10, 10, 1.5},       {"tanh", tanh, -0.01, 0.01, 1.5},
+    {"erf", erf, -6, 6, 1.5},           {"erf", erf, -0.01, 0.01, 1.5},
+    {"sigmoid", sigmoid, -80, 80, 2.5}, {"sin", sin, -1e5, 1e5, 0.51},
+    {"cos", cos, -1e5, 1e5, 0.51},      {"sin", sin, -1, 1, 0.51},
+    {"sqrt", square_root, 0, 0, 0.51},  {"rsqrt", rsqrt, 0, 0, 1.6}};
 
 static float nth_argument(const Function *f, int i)
 {
@@ -67,7 +68,8 @@ static double count_ulps(double expected, double got)
 }
 
 /* y = op(x), or op(x, z) with z, on the cpu device. */
-static void run_op(MotCtx *ctx, MotIsa isa, MotOpKind op, uint32_t arity, float *x, float *z, float *y)
+static void run_op(MotCtx *ctx, MotIsa isa, MotOpKind op, uint32_t arity, float *x, float *z,
+                   float *y)
 {
     MotGraph *g = mot_graph_make(ctx, "k");
     MotBuilder b = mot_builder_make(g);
@@ -102,9 +104,11 @@ static void check_function(MotIsa isa, const Function *f)
             worst_at = x[i];
         }
     }
-    print_message("%s: %-8s [%g, %g]: %.2f ulp, at %.9g\n", mot_isa_names[isa], f->op, f->lo, f->hi, worst, worst_at);
+    print_message("%s: %-8s [%g, %g]: %.2f ulp, at %.9g\n", mot_isa_names[isa], f->op, f->lo, f->hi,
+                  worst, worst_at);
     if (!(worst <= f->most_ulps))
-        fail_msg("%s is off by %.2f ulp at %.9g; stated: %.2f", f->op, worst, worst_at, f->most_ulps);
+        fail_msg("%s is off by %.2f ulp at %.9g; stated: %.2f", f->op, worst, worst_at,
+                 f->most_ulps);
     mot_ctx_deinit(&ctx);
 }
 
@@ -164,16 +168,33 @@ typedef struct {
 } Special;
 
 /* Zeros are exact where exp would be denormal: denormals cost a hundred cycles in every later product. */
-static const Special specials[] = {
-    {"exp", -88, 0},          {"exp", -INFINITY, 0},    {"exp", INFINITY, INFINITY},
-    {"exp", 100, INFINITY},   {"exp", NAN, NAN},        {"exp", 0, 1},
-    {"log", 0, -INFINITY},    {"log", INFINITY, INFINITY}, {"log", -1, NAN},
-    {"log", NAN, NAN},        {"log", 1, 0},            {"tanh", INFINITY, 1},
-    {"tanh", -INFINITY, -1},  {"tanh", NAN, NAN},       {"tanh", 0, 0},
-    {"erf", INFINITY, 1},     {"erf", -INFINITY, -1},   {"erf", NAN, NAN},
-    {"sigmoid", INFINITY, 1}, {"sigmoid", -INFINITY, 0}, {"sigmoid", NAN, NAN},
-    {"sqrt", -1, NAN},        {"relu", NAN, NAN},       {"relu", -0.0F, 0},
-    {"sign", NAN, 0},         {"sin", NAN, NAN},        {"floor", -0.5F, -1}};
+static const Special specials[] = {{"exp", -88, 0},
+                                   {"exp", -INFINITY, 0},
+                                   {"exp", INFINITY, INFINITY},
+                                   {"exp", 100, INFINITY},
+                                   {"exp", NAN, NAN},
+                                   {"exp", 0, 1},
+                                   {"log", 0, -INFINITY},
+                                   {"log", INFINITY, INFINITY},
+                                   {"log", -1, NAN},
+                                   {"log", NAN, NAN},
+                                   {"log", 1, 0},
+                                   {"tanh", INFINITY, 1},
+                                   {"tanh", -INFINITY, -1},
+                                   {"tanh", NAN, NAN},
+                                   {"tanh", 0, 0},
+                                   {"erf", INFINITY, 1},
+                                   {"erf", -INFINITY, -1},
+                                   {"erf", NAN, NAN},
+                                   {"sigmoid", INFINITY, 1},
+                                   {"sigmoid", -INFINITY, 0},
+                                   {"sigmoid", NAN, NAN},
+                                   {"sqrt", -1, NAN},
+                                   {"relu", NAN, NAN},
+                                   {"relu", -0.0F, 0},
+                                   {"sign", NAN, 0},
+                                   {"sin", NAN, NAN},
+                                   {"floor", -0.5F, -1}};
 
 static void check_specials(MotIsa isa)
 {

@@ -200,7 +200,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_ctx, drop_ctx)
-        T(what_trains_follows_from_the_use), T(globs_overrule),
+        T(what_trains_follows_from_the_use),
+        T(globs_overrule),
         T(equal_tables_look_tied),
         T(what_is_frozen_becomes_constant),
     };
