@@ -2,7 +2,8 @@
  * CUDA C of contractions and of scatter_add.
  *
  * Contract: a block has a tile of 64 x 64 elements of the result at one point of the kept loops; a thread has 4 x 4 of them, 16
- * apart, in registers. The operands come through shared memory, 16 deep; matrices along the reduced loops add to the same sums.
+ * apart, in registers. The operands come through shared memory, 16 deep; matrices along the reduced loops add to the same sums. Loads
+ * are unrolled by two only: by four NVRTC takes twice as long.
  */
 #include "codegen/cuda_print.h"
 
@@ -13,6 +14,7 @@ static const char *const contract_library[] = {
     "__device__ void mot_load_tile(float (*tile)[MOT_TILE + 1], const float *x, long long stride, long long depth_stride,",
     "                              long long n, long long depth)",
     "{",
+    "#pragma unroll 2",
     "    for (int p = threadIdx.x; p < MOT_TILE * MOT_DEPTH; p += MOT_THREADS) {",
     "        const int i = depth_stride == 1 ? p / MOT_DEPTH : p % MOT_TILE;",
     "        const int d = depth_stride == 1 ? p % MOT_DEPTH : p / MOT_TILE;",

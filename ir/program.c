@@ -35,6 +35,13 @@ static MotType bind_type(const MotType *type, const MotBinding *binding)
     return bound;
 }
 
+uint32_t mot_program_owner(const MotProgram *program, uint32_t buf)
+{
+    while (program->bufs.data[buf].alias)
+        buf = program->bufs.data[buf].alias - 1;
+    return buf;
+}
+
 /* First and last instruction that touches a buffer; sections never overlap in time, so each has positions of its own. */
 typedef struct {
     uint32_t first, last;
@@ -57,11 +64,11 @@ static Lifetime *find_lifetimes(MotCtx *ctx, const MotProgram *program)
     for (int s = 0; s < MOT_N_SECTIONS; s++)
         for (uint32_t i = 0; i < program->section[s].n; i++, position++)
             for (uint32_t k = 0; k < program->section[s].data[i].n_bufs; k++)
-                note_use(&life[program->section[s].data[i].bufs[k]], position);
+                note_use(&life[mot_program_owner(program, program->section[s].data[i].bufs[k])], position);
     /* The host reads outputs after the section. */
     for (uint32_t i = 0; i < program->outputs.n; i++) {
-        note_use(&life[program->outputs.data[i].buf], program->section[MOT_SECTION_STEP].n);
-        note_use(&life[program->outputs.data[i].eval_buf], position);
+        note_use(&life[mot_program_owner(program, program->outputs.data[i].buf)], program->section[MOT_SECTION_STEP].n);
+        note_use(&life[mot_program_owner(program, program->outputs.data[i].eval_buf)], position);
     }
     return life;
 }
@@ -142,6 +149,8 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
     }
     b.arena_bytes = b.persistent_bytes;
     place_scratch(ctx, program, &b);
+    for (uint32_t i = 0; i < program->bufs.n; i++)
+        b.arena_offset[i] = b.arena_offset[mot_program_owner(program, i)];
     *out_binding = b;
     return MOT_OK;
 }
@@ -228,7 +237,7 @@ MotStatus mot_program_verify(const MotProgram *program)
         for (uint32_t i = 0; i < program->section[s].n; i++) {
             const MotInstr *ins = &program->section[s].data[i];
             for (uint32_t k = 0; k < ins->n_bufs; k++) {
-                uint32_t buf = ins->bufs[k];
+                uint32_t buf = mot_program_owner(program, ins->bufs[k]);
                 bool is_scratch = program->bufs.data[buf].kind == MOT_BUF_SCRATCH;
                 if (k < ins->n_in && is_scratch && !is_written[buf])
                     complain(&c, (MotSection)s, i, "reads a buffer that nothing wrote");

@@ -37,6 +37,7 @@ typedef struct MotBuf {
     MotType global;   /* of the whole value */
     MotSharding sharding;
     const MotOp *source; /* param and constant: the op in the plan's graph */
+    uint32_t alias;      /* index + 1 of the buffer whose memory this one is, under another shape; 0: memory of its own */
 } MotBuf;
 
 typedef struct MotKernel {
@@ -115,6 +116,8 @@ typedef struct MotBinding {
  */
 MOT_CHECKED MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position,
                                        MotBinding *out_binding);
+/* The buffer that owns the memory of `buf`. */
+uint32_t mot_program_owner(const MotProgram *program, uint32_t buf);
 /* Bytes rounded up to what a buffer in an arena takes. */
 int64_t mot_program_align(int64_t bytes);
 /* A kernel's graph with its symbolic dims replaced by this binding's sizes. */

@@ -319,11 +319,28 @@ static uint32_t find_kernel(Lower *l, MotGraph *graph)
     return l->program->kernels.n - 1;
 }
 
+/* A reshape of a dense local tensor moves nothing: its result is the operand's memory under another shape. */
+static void lower_reshape(Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    MotSharding sharding = l->plan->values[op->out[0]];
+    uint32_t from = get_form(l, op, op->in[0], mot_plan_operand(l->plan, id, &l->factors[id], 0));
+    uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, op->out[0], sharding);
+    l->program->bufs.data[buf].alias = from + 1;
+    add_form(l, op->out[0], sharding, buf);
+}
+
 /* One launch for the open group. */
 static void flush_group(Lower *l)
 {
     if (l->group.n == 0 || l->ctx->status != MOT_OK)
         return;
+    const MotOp *first = mot_graph_op(l->g, l->group.data[0]);
+    if (first->kind == MOT_OP_RESHAPE && !is_inline(l->g, mot_graph_def(l->g, first->in[0]))) {
+        lower_reshape(l, l->group.data[0]);
+        l->group.n = 0;
+        return;
+    }
     KernelMaker k = {.b = mot_builder_make(mot_graph_make(l->ctx, "kernel")),
                      .inner = mot_arena_array(&l->ctx->arena, MotValue, l->g->values.n)};
     mot_map_init(&k.inputs, &l->ctx->arena);
@@ -403,10 +420,11 @@ static void lower_source(Lower *l, MotOpId id)
     add_form(l, v, l->plan->values[v], l->home[v] - 1);
 }
 
-static bool touches(const MotInstr *ins, uint32_t buf, uint32_t begin, uint32_t end)
+/* Whether operands or results [begin, end) lie in the memory that `owner` owns. */
+static bool touches(const MotProgram *p, const MotInstr *ins, uint32_t owner, uint32_t begin, uint32_t end)
 {
     for (uint32_t k = begin; k < end; k++)
-        if (ins->bufs[k] == buf)
+        if (mot_program_owner(p, ins->bufs[k]) == owner)
             return true;
     return false;
 }
@@ -429,22 +447,22 @@ static bool write_in_place(Lower *l, uint32_t src, uint32_t dst)
 {
     MotProgram *p = l->program;
     uint32_t n = p->section[l->section].n, maker = n;
-    if (p->bufs.data[src].kind != MOT_BUF_SCRATCH)
+    if (p->bufs.data[src].kind != MOT_BUF_SCRATCH || p->bufs.data[src].alias)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         const MotInstr *ins = &p->section[l->section].data[i];
-        if (touches(ins, src, 0, ins->n_in))
+        if (touches(p, ins, src, 0, ins->n_in))
             return false;
-        if (touches(ins, src, ins->n_in, ins->n_bufs))
+        if (touches(p, ins, src, ins->n_in, ins->n_bufs))
             maker = i;
-        if (i > maker && touches(ins, dst, 0, ins->n_bufs))
+        if (i > maker && touches(p, ins, dst, 0, ins->n_bufs))
             return false;
     }
     for (uint32_t i = 0; i < p->outputs.n; i++)
-        if (p->outputs.data[i].buf == src)
+        if (mot_program_owner(p, p->outputs.data[i].buf) == src)
             return false;
     MotInstr *ins = &p->section[l->section].data[maker];
-    if (maker == n || (touches(ins, dst, 0, ins->n_in) &&
+    if (maker == n || (touches(p, ins, dst, 0, ins->n_in) &&
                        (ins->kind != MOT_INS_LAUNCH || !is_elementwise_kernel(p->kernels.data[ins->kernel].graph))))
         return false;
     for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
