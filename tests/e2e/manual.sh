@@ -18,7 +18,7 @@ list_help() {
     local verb
     for verb in $(list_verbs); do
         "$motley" "$verb" --help | sed -n -e '1s/^motley \(.*\) \[options\]$/\1/p' \
-            -e "s/^  \(-[^ ]*\( [^ ]*\)\{0,1\}\)  .*/$verb: \1/p"
+            -e "s/^  \(-[^ ]*\( [^ ][^ ]*\)\{0,1\}\)  .*/$verb: \1/p"
     done
     "$motley" help debug | sed -n 's/^  \([A-Z_]*\)=.*/\1/p'
     "$motley" help | sed -n 's/^Exit codes: /, /p' | grep -oE ', [0-9]+ ' | tr -d ', '
