@@ -8,6 +8,7 @@
 
 static const MotOption bench_options[] = {{"--steps", "N", "timed steps; default 20"},
                                           {"--warmup", "N", "steps before; default 3"},
+                                          {"--json", NULL, "one JSON line, which is the form anyway"},
                                           {NULL, NULL, NULL}};
 
 /* A field of /proc/self/status, in MiB. */
@@ -104,5 +105,5 @@ const MotVerb mot_verb_bench = {
     .summary = "time training steps on one repeated batch",
     .options =
         (const MotOption *const[]){bench_options, mot_input_options, mot_training_options,
-                                   mot_model_options, mot_device_options, mot_common_options, NULL},
+                                   mot_model_options, mot_device_options, mot_rank_options, NULL},
     .run = run_bench};

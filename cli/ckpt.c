@@ -13,20 +13,6 @@ static const MotOption ckpt_options[] = {
     {"--model", "FILE.onnx", "export: the model file, if it is not where it was"},
     {NULL, NULL, NULL}};
 
-/* DIR may be a checkpoint's own folder or the --out folder of a run. */
-static MotStatus find_checkpoint(MotCtx *ctx, const char *dir, const char **out_path,
-                                 MotCheckpointInfo *out_info)
-{
-    *out_path = dir;
-    if (mot_checkpoint_verify(ctx, dir, out_info) == MOT_OK)
-        return MOT_OK;
-    const char *base = strrchr(dir, '/') ? strrchr(dir, '/') + 1 : dir;
-    if (strncmp(base, "step-", 5) == 0)
-        return ctx->status;
-    mot_error_clear(ctx);
-    return mot_checkpoint_find(ctx, dir, out_path, out_info);
-}
-
 static MotStatus list(MotCtx *ctx, const MotArgs *args, const char *path,
                       const MotCheckpointInfo *info)
 {
@@ -90,7 +76,7 @@ static MotStatus run_ckpt(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(mot_args_need_operand(ctx, args, 1, &dir));
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
         if (strcmp(actions[i].name, action) == 0) {
-            MOT_TRY(find_checkpoint(ctx, dir, &path, &info));
+            MOT_TRY(mot_checkpoint_find(ctx, dir, &path, &info));
             return actions[i].run(ctx, args, path, &info);
         }
     return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "ckpt %s: it is ls, verify or export",

@@ -32,15 +32,15 @@ const MotOption mot_device_options[] = {
     {"-c", "FILE", "the cluster (YAML)"},
     {"--devices", "N", "N equal CPU devices, or the first N of the cluster"},
     {"--threads", "N", "threads a device"},
-    {"--backend", "NAME", "run all devices on this backend (ref, cpu)"},
     {"--shares", "8/4/2/1", "initial shares, instead of the planner's"},
     {"--fix", "GLOB=CHOICE",
      "split these operators so (repeatable); CHOICE as `explain` prints it"},
+    {NULL, NULL, NULL}};
+const MotOption mot_rank_options[] = {
+    {"--backend", "NAME", "run all devices on this backend (ref, cpu)"},
     {"--hang-timeout", "S",
      "seconds without progress after which a rank counts as hung; default 60"},
     {NULL, NULL, NULL}};
-const MotOption mot_common_options[] = {
-    {"--json", NULL, "print JSON"}, {"-q", NULL, "less talk"}, {NULL, NULL, NULL}};
 
 /* ---- The model ---- */
 

@@ -31,7 +31,7 @@ typedef struct MotJob {
 } MotJob;
 
 extern const MotOption mot_model_options[], mot_input_options[], mot_training_options[],
-    mot_device_options[], mot_common_options[];
+    mot_device_options[], mot_rank_options[];
 
 /* Opens operand 0, binds --dim and --input, imports, decides what trains. */
 MOT_CHECKED MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job);

@@ -85,5 +85,5 @@ const MotVerb mot_verb_run = {
     .operands = "MODEL",
     .summary = "run the model forward",
     .options = (const MotOption *const[]){mot_input_options, run_options, mot_model_options,
-                                          mot_device_options, mot_common_options, NULL},
+                                          mot_device_options, mot_rank_options, NULL},
     .run = run_run};

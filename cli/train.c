@@ -21,6 +21,7 @@ static const MotOption train_options[] = {
     {"--save", "N", "a checkpoint every N steps; always after the last"},
     {"--log", "FILE", "a JSON line a step; default DIR/steps.jsonl"},
     {"--cast", NULL, "float64 arrays may become float32"},
+    {"-q", NULL, "no line a step"},
     {NULL, NULL, NULL}};
 
 static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
@@ -36,6 +37,9 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
                             "--resize %s: it is --resize STEP:8/4/2/1",
                             mot_quote(&ctx->arena, texts[i]));
         MOT_TRY(mot_args_shares(ctx, end + 1, &t->resizes[i].shares));
+        if (t->resizes[i].step >= t->steps)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: the last step is %lld", texts[i],
+                            (long long)t->steps - 1);
         if (t->resizes[i].shares.n != t->job->program->mesh.n_devices)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                             "--resize %s: %u shares for %u devices", texts[i],
@@ -99,6 +103,16 @@ static MotStatus open_data(MotTrainer *t)
     return mot_data_open(t->ctx, t->data_text, &opts, &t->data);
 }
 
+/* What the run was started with has to be given again: another loss or optimizer would go on with the wrong state. */
+static MotStatus check_same(MotTrainer *t, const char *path, const char *option, const char *then)
+{
+    const char *now = mot_args_get(t->job->args, option, "");
+    if (strcmp(now, then) == 0)
+        return MOT_OK;
+    return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s was trained with %s %s, not %s", path, option,
+                    mot_quote(&t->ctx->arena, then), mot_quote(&t->ctx->arena, now));
+}
+
 static MotStatus resume(MotTrainer *t)
 {
     const char *path;
@@ -109,6 +123,8 @@ static MotStatus resume(MotTrainer *t)
     if (info.seed != t->seed)
         return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s was trained with --seed %llu", path,
                         (unsigned long long)info.seed);
+    MOT_TRY(check_same(t, path, "--loss", info.loss));
+    MOT_TRY(check_same(t, path, "--optimizer", info.optimizer));
     MOT_TRY(mot_checkpoint_load(t->ctx, t->job->session, path));
     t->first_step = info.step;
     mot_info(t->ctx, "resumed %s", path);
@@ -131,24 +147,13 @@ static MotStatus export_model(MotTrainer *t)
         file.data = mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&file.type));
         mot_param_to_file(&value.type, buf->source, value.data, file.data);
         tensors[n++] = (MotExported){buf->name, file};
-        const MotAttr_param *a = mot_attrs(buf->source, param);
-        if (a->tied) {
-            MotTensor second = file;
-            if (a->tied_transposed) {
-                second.type = mot_type_make(file.type.dtype, 2,
-                                            (int64_t[]){file.type.dims[1], file.type.dims[0]});
-                second.data = mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&file.type));
-                for (int64_t r = 0; r < file.type.dims[0]; r++)
-                    for (int64_t c = 0; c < file.type.dims[1]; c++)
-                        mot_tensor_set(&second, c * file.type.dims[0] + r,
-                                       mot_tensor_get(&file, r * file.type.dims[1] + c));
-            }
-            tensors[n++] = (MotExported){a->tied, second};
-        }
+        MotTensor tied = mot_param_tied(&t->ctx->arena, buf->source, &file);
+        if (tied.data)
+            tensors[n++] = (MotExported){mot_attrs(buf->source, param)->tied, tied};
     }
     const char *path = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
     MOT_TRY(mot_export(t->ctx, t->job->file, tensors, n, path));
-    if (!t->is_quiet && !t->is_json)
+    if (!t->is_quiet)
         printf("trained model  %s\ncheckpoints    %s\nlog            %s\n", path, t->out,
                mot_args_get(t->job->args, "--log",
                             mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out)));
@@ -178,8 +183,7 @@ static MotStatus run_train(MotCtx *ctx, const MotArgs *args)
     MotTrainer t = {.ctx = ctx,
                     .job = &job,
                     .out = mot_args_get(args, "--out", NULL),
-                    .is_quiet = mot_args_has(args, "-q"),
-                    .is_json = mot_args_has(args, "--json")};
+                    .is_quiet = mot_args_has(args, "-q")};
     if (!t.out || !mot_args_has(args, "--steps"))
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--out DIR and --steps N are needed");
     MOT_TRY(mot_job_import(ctx, args, &job));
@@ -196,5 +200,5 @@ const MotVerb mot_verb_train = {
     .operands = "MODEL",
     .summary = "train the model",
     .options = (const MotOption *const[]){train_options, mot_training_options, mot_model_options,
-                                          mot_device_options, mot_common_options, NULL},
+                                          mot_device_options, mot_rank_options, NULL},
     .run = run_train};

@@ -25,7 +25,7 @@ typedef struct MotTrainer {
     void **batch;          /* host buffers, one a field */
     double units_per_step; /* tokens or samples, for the rate */
     const char *unit;
-    bool is_quiet, is_json;
+    bool is_quiet;
 } MotTrainer;
 
 /* Runs the steps. MOT_STOPPED after Ctrl-C: the step was finished and everything saved. */

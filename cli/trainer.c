@@ -99,7 +99,7 @@ static void print_bars(const MotTrainer *t, double ms)
 
 static void print_step(MotTrainer *t, int64_t step, const StepReport *r)
 {
-    if (t->is_quiet || t->is_json)
+    if (t->is_quiet)
         return;
     MotArena *arena = &t->ctx->arena;
     bool is_terminal = isatty(STDOUT_FILENO);
@@ -158,7 +158,7 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
     MOT_TRY(mot_trainer_validate(t, &loss));
     fprintf(log, "{\"step\": %lld, \"val_loss\": %.9g}\n", (long long)step, loss);
     fflush(log);
-    if (!t->is_quiet && !t->is_json)
+    if (!t->is_quiet)
         printf("%svalidation after step %lld: loss %.4f\n", isatty(STDOUT_FILENO) ? "\n" : "",
                (long long)step, loss);
     if (step < t->steps)

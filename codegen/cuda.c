@@ -1,8 +1,10 @@
 /*
- * CUDA C: the text of a kernel around the bodies of its nests, and the pieces that bodies are made of. Linear in the nodes.
+ * CUDA C: the text of a kernel around the bodies of its nests, and the pieces that bodies are made
+ * of. Linear in the nodes.
  *
- * The text begins with a prelude: the rows of ops.def as functions, and the library functions of the shapes. Both stand behind
- * #ifndef, so that texts can be joined. Nothing in the text comes from a file: names are hashes and numbers.
+ * The text begins with a prelude: the rows of ops.def as functions, and the library functions of
+ * the shapes. Both stand behind #ifndef, so that texts can be joined. Nothing in the text comes
+ * from a file: names are hashes and numbers.
  */
 #include "codegen/cuda.h"
 #include "codegen/cuda_print.h"
@@ -50,7 +52,8 @@ void mot_cuda_open(MotCuda *c, const char *format, ...)
     va_end(args);
     MOT_ASSERT(c->depth < MOT_CUDA_MAX_DEPTH);
     c->outer[c->depth++] = c->is_known;
-    c->is_known = mot_arena_copy(&c->ctx->arena, c->is_known, c->nest->nodes.n * sizeof *c->is_known);
+    c->is_known =
+        mot_arena_copy(&c->ctx->arena, c->is_known, c->nest->nodes.n * sizeof *c->is_known);
 }
 
 void mot_cuda_close(MotCuda *c)
@@ -88,7 +91,8 @@ const char *mot_cuda_points(MotCuda *c, int from, int to)
     MotText text;
     mot_text_init(&text, &c->ctx->arena);
     for (int l = from; l < to; l++)
-        mot_text_printf(&text, "%s%s", l > from ? " * " : "", mot_cuda_extent(c, c->nest->loop[l].extent));
+        mot_text_printf(&text, "%s%s", l > from ? " * " : "",
+                        mot_cuda_extent(c, c->nest->loop[l].extent));
     return from < to ? mot_arena_printf(&c->ctx->arena, "(%s)", mot_text_get(&text)) : "1LL";
 }
 
@@ -114,10 +118,11 @@ void mot_cuda_open_blocks(MotCuda *c, const char *tasks)
 
 void mot_cuda_open_threads(MotCuda *c, const char *tasks)
 {
-    mot_cuda_open(c,
-                  "for (long long task = blockIdx.x * (long long)MOT_THREADS + threadIdx.x; task < %s; "
-                  "task += gridDim.x * (long long)MOT_THREADS)",
-                  tasks);
+    mot_cuda_open(
+        c,
+        "for (long long task = blockIdx.x * (long long)MOT_THREADS + threadIdx.x; task < %s; "
+        "task += gridDim.x * (long long)MOT_THREADS)",
+        tasks);
 }
 
 /* ---- The whole text ---- */
@@ -128,29 +133,39 @@ static void open_once(MotText *text, const char *name, const char *what)
     mot_text_printf(text, "#ifndef MOT_%s_%s\n#define MOT_%s_%s\n", name, what, name, what);
 }
 
-static void print_prelude(MotCuda *c)
+static bool has_shape(const MotKernelIr *kernel, MotShape shape)
 {
-    MotText *text = &c->text;
-    open_once(text, "CUDA", "PRELUDE");
-    mot_text_printf(text, "#define MOT_THREADS %d\n", MOT_CUDA_THREADS);
-    mot_text_puts(text, "#define MOT_INFINITY __int_as_float(0x7f800000)\n"
-                        "#define MOT_NAN __int_as_float(0x7fc00000)\n");
-    mot_cuda_print_rows(text);
-    mot_text_puts(text, "#endif\n");
-    for (int shape = 0; shape < MOT_N_SHAPES; shape++) {
-        bool is_used = false;
-        for (uint32_t i = 0; i < c->kernel->n_nests; i++)
-            is_used |= c->kernel->nest[i]->shape == (MotShape)shape;
-        if (!is_used || !shapes[shape]->library)
-            continue;
-        open_once(text, "SHAPE", mot_shape_names[shape]);
-        for (const char *const *line = shapes[shape]->library; *line; line++)
-            mot_text_printf(text, "%s\n", *line);
-        mot_text_puts(text, "#endif\n");
-    }
+    for (uint32_t i = 0; i < kernel->n_nests; i++)
+        if (kernel->nest[i]->shape == shape)
+            return true;
+    return false;
 }
 
-/* One parameter a buffer: operands in the order of the inputs, then results in that of the outputs. */
+static void print_library(MotCuda *c, MotShape shape)
+{
+    open_once(&c->text, "SHAPE", mot_shape_names[shape]);
+    for (int i = 0; i < 2; i++)
+        for (const char *const *line = shapes[shape]->library[i]; line && *line; line++)
+            mot_text_printf(&c->text, "%s\n", *line);
+    mot_text_puts(&c->text, "#endif\n");
+}
+
+static void print_prelude(MotCuda *c)
+{
+    open_once(&c->text, "CUDA", "PRELUDE");
+    mot_text_printf(&c->text, "#define MOT_THREADS %d\n", MOT_CUDA_THREADS);
+    mot_text_puts(&c->text, "#define MOT_INFINITY __int_as_float(0x7f800000)\n"
+                            "#define MOT_NAN __int_as_float(0x7fc00000)\n");
+    mot_cuda_print_rows(&c->text);
+    mot_text_puts(&c->text, "#endif\n");
+    for (int shape = 0; shape < MOT_N_SHAPES; shape++)
+        if (has_shape(c->kernel, (MotShape)shape) && shapes[shape]->library[0])
+            print_library(c, (MotShape)shape);
+}
+
+/*
+ * One parameter a buffer: operands in the order of the inputs, then results in that of the outputs.
+ */
 static void print_parameters(MotCuda *c)
 {
     const MotGraph *g = c->kernel->graph;
@@ -161,7 +176,8 @@ static void print_parameters(MotCuda *c)
             if (op->kind != (is_result ? MOT_OP_OUTPUT : MOT_OP_INPUT))
                 continue;
             MotDtype dtype = mot_graph_type(g, is_result ? op->in[0] : op->out[0])->dtype;
-            mot_text_printf(&c->text, "%s%s *b%u, ", is_result ? "" : "const ", mot_cuda_type(dtype)->memory, n++);
+            mot_text_printf(&c->text, "%s%s *b%u, ", is_result ? "" : "const ",
+                            mot_cuda_type(dtype)->memory, n++);
         }
     MOT_ASSERT(n == c->kernel->n_bufs);
     mot_text_puts(&c->text, "const long long *__restrict__ dims, long long *bad_index");
@@ -172,7 +188,8 @@ static void print_nest(MotCuda *c, uint32_t i)
     c->nest = c->kernel->nest[i];
     c->is_known = mot_arena_array(&c->ctx->arena, bool, c->nest->nodes.n);
     mot_text_printf(&c->text, "\n/* %s */\n", mot_shape_names[c->nest->shape]);
-    mot_text_printf(&c->text, "extern \"C\" __global__ void __launch_bounds__(MOT_THREADS) %s_%u(", c->name, i);
+    mot_text_printf(&c->text, "extern \"C\" __global__ void __launch_bounds__(MOT_THREADS) %s_%u(",
+                    c->name, i);
     print_parameters(c);
     mot_text_puts(&c->text, ")\n{\n");
     shapes[c->nest->shape]->print(c);
@@ -185,7 +202,8 @@ static const char *name_kernel(MotCtx *ctx, const MotGraph *graph)
     MotText text;
     mot_text_init(&text, &ctx->arena);
     mot_graph_print(graph, &text);
-    return mot_arena_printf(&ctx->arena, "k_%016llx", (unsigned long long)mot_hash(text.data, text.n));
+    return mot_arena_printf(&ctx->arena, "k_%016llx",
+                            (unsigned long long)mot_hash(text.data, text.n));
 }
 
 MotStatus mot_cuda_text(MotCtx *ctx, const MotGraph *graph, const char **out_text)
@@ -195,7 +213,8 @@ MotStatus mot_cuda_text(MotCtx *ctx, const MotGraph *graph, const char **out_tex
     MotCuda c = {.ctx = ctx, .kernel = &kernel, .name = name_kernel(ctx, graph)};
     for (uint32_t i = 0; i < kernel.n_nests; i++)
         if (!shapes[kernel.nest[i]->shape])
-            return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "the kernel shape %s has no CUDA text",
+            return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                            "the kernel shape %s has no CUDA text",
                             mot_shape_names[kernel.nest[i]->shape]);
     mot_text_init(&c.text, &ctx->arena);
     print_prelude(&c);

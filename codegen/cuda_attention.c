@@ -1,63 +1,69 @@
 /*
- * CUDA C of attention and its gradient (FlashAttention-2, arXiv 2307.08691): tiles of 16 queries and 64 keys in shared memory, never
- * T x T. A block's 256 threads are 16 a query. What is long, a row of the result or of a gradient, is summed up in its place in
- * memory, always by the same thread.
+ * CUDA C of attention and its gradient (FlashAttention-2, arXiv 2307.08691): tiles of 16 queries
+ * and 64 keys in shared memory, never T x T. A block's 256 threads are 16 a query. What is long, a
+ * row of the result or of a gradient, is summed up in its place in memory, always by the same
+ * thread.
  *
- * Forward: a block has a tile of queries, with a running maximum and sum; the row is rescaled when the maximum grows. Backward: tasks
- * are tiles of queries, which go through the keys for dq, and tiles of keys, which go through the queries of their heads for dk
- * and dv. Probabilities are made again from lse in both, which spares atomic sums.
+ * Forward: a block has a tile of queries, with a running maximum and sum; the row is rescaled when
+ * the maximum grows. Backward: tasks are tiles of queries, which go through the keys for dq, and
+ * tiles of keys, which go through the queries of their heads for dk and dv. Probabilities are made
+ * again from lse in both, which spares atomic sums.
  */
 #include "codegen/cuda_print.h"
 
-#define ATTENTION_LIBRARY                                                                                                \
-    "#ifndef MOT_ATTENTION",                                                                                             \
-    "#define MOT_ATTENTION",                                                                                             \
-    "enum { MOT_QUERIES = 16, MOT_KEYS = 64, MOT_LANES = MOT_THREADS / MOT_QUERIES };",                                  \
-    "",                                                                                                                  \
-    "/* Sizes: q[B,T,H,D], k[B,S,G,D], v[B,S,G,E]; the mask's strides, 0 where it is broadcast. */",                     \
-    "struct MotAttention {",                                                                                             \
-    "    long long B, T, H, D, S, G, E;",                                                                                \
-    "    float scale;",                                                                                                  \
-    "    bool is_causal;",                                                                                               \
-    "    const float *mask;",                                                                                            \
-    "    long long mask_b, mask_h, mask_t, mask_s;",                                                                     \
-    "};",                                                                                                                \
-    "",                                                                                                                  \
-    "/* Keys that queries before t see. */",                                                                             \
-    "__device__ long long mot_count_keys(const MotAttention &a, long long t)",                                           \
-    "{",                                                                                                                 \
-    "    const long long n = a.is_causal ? t + a.S - a.T : a.S;",                                                        \
-    "    return n < 0 ? 0 : n < a.S ? n : a.S;",                                                                         \
-    "}",                                                                                                                 \
-    "",                                                                                                                  \
-    "__device__ float mot_dot(const float *x, const float *y, long long n)",                                             \
-    "{",                                                                                                                 \
-    "    float sum = 0;",                                                                                                \
-    "    for (long long i = 0; i < n; i++)",                                                                             \
-    "        sum += x[i] * y[i];",                                                                                       \
-    "    return sum;",                                                                                                   \
-    "}",                                                                                                                 \
-    "",                                                                                                                  \
-    "/* The row of one position and head in a tensor of n positions. */",                                                \
-    "__device__ long long mot_row(long long b, long long n, long long i, long long heads, long long head, long long size)", \
-    "{",                                                                                                                 \
-    "    return ((b * n + i) * heads + head) * size;",                                                                   \
-    "}",                                                                                                                 \
-    "",                                                                                                                  \
-    "/* The score of query t for key s of head h. */",                                                                   \
-    "__device__ float mot_score(const MotAttention &a, const float *q, const float *k, long long b, long long h,",       \
-    "                           long long t, long long s)",                                                              \
-    "{",                                                                                                                 \
-    "    const long long g = h / (a.H / a.G);",                                                                          \
-    "    const float *query = q + mot_row(b, a.T, t, a.H, h, a.D), *key = k + mot_row(b, a.S, s, a.G, g, a.D);",         \
-    "    const float score = a.scale * mot_dot(query, key, a.D);",                                                       \
-    "    return a.mask ? score + a.mask[b * a.mask_b + h * a.mask_h + t * a.mask_t + s * a.mask_s] : score;",            \
-    "}",                                                                                                                 \
-    "#endif"
+/* clang-format off */
+
+/* Of both directions: in a program with both, the #ifndef lets it stand once. */
+static const char *const attention_library[] = {
+    "#ifndef MOT_ATTENTION",
+    "#define MOT_ATTENTION",
+    "enum { MOT_QUERIES = 16, MOT_KEYS = 64, MOT_LANES = MOT_THREADS / MOT_QUERIES };",
+    "",
+    "/* Sizes: q[B,T,H,D], k[B,S,G,D], v[B,S,G,E]; the mask's strides, 0 where it is broadcast. */",
+    "struct MotAttention {",
+    "    long long B, T, H, D, S, G, E;",
+    "    float scale;",
+    "    bool is_causal;",
+    "    const float *mask;",
+    "    long long mask_b, mask_h, mask_t, mask_s;",
+    "};",
+    "",
+    "/* Keys that queries before t see. */",
+    "__device__ long long mot_count_keys(const MotAttention &a, long long t)",
+    "{",
+    "    const long long n = a.is_causal ? t + a.S - a.T : a.S;",
+    "    return n < 0 ? 0 : n < a.S ? n : a.S;",
+    "}",
+    "",
+    "__device__ float mot_dot(const float *x, const float *y, long long n)",
+    "{",
+    "    float sum = 0;",
+    "    for (long long i = 0; i < n; i++)",
+    "        sum += x[i] * y[i];",
+    "    return sum;",
+    "}",
+    "",
+    "/* The row of one position and head in a tensor of n positions. */",
+    "__device__ long long mot_row(long long b, long long n, long long i, long long heads, long long head,",
+    "                             long long size)",
+    "{",
+    "    return ((b * n + i) * heads + head) * size;",
+    "}",
+    "",
+    "/* The score of query t for key s of head h. */",
+    "__device__ float mot_score(const MotAttention &a, const float *q, const float *k, long long b, long long h,",
+    "                           long long t, long long s)",
+    "{",
+    "    const long long g = h / (a.H / a.G);",
+    "    const float *query = q + mot_row(b, a.T, t, a.H, h, a.D), *key = k + mot_row(b, a.S, s, a.G, g, a.D);",
+    "    const float score = a.scale * mot_dot(query, key, a.D);",
+    "    return a.mask ? score + a.mask[b * a.mask_b + h * a.mask_h + t * a.mask_t + s * a.mask_s] : score;",
+    "}",
+    "#endif",
+    NULL,
+};
 
 static const char *const forward_library[] = {
-    ATTENTION_LIBRARY,
-    "",
     "/* The maximum starts finite and the sum ends positive: a row that sees nothing gives 0 and a finite lse. */",
     "__device__ void mot_attention(const MotAttention &a, const float *q, const float *k, const float *v, float *out,",
     "                              float *lse)",
@@ -107,16 +113,16 @@ static const char *const forward_library[] = {
 };
 
 static const char *const backward_library[] = {
-    ATTENTION_LIBRARY,
-    "",
     "/* The operands of the gradient. */",
     "struct MotAttentionGrad {",
     "    const float *q, *k, *v, *out, *lse, *g;",
     "};",
     "",
-    "/* Probabilities p and gradients ds of scale * q k, of a tile; 0 where a key is not seen. All threads of a block call it. */",
-    "__device__ void mot_grad_tile(const MotAttention &a, const MotAttentionGrad &x, long long b, long long h, long long t0,",
-    "                              long long s0, float (*p)[MOT_KEYS + 1], float (*ds)[MOT_KEYS + 1])",
+    "/* Probabilities p and gradients ds of scale * q k, of a tile; 0 where a key is not seen. All threads of",
+    "   a block call it. */",
+    "__device__ void mot_grad_tile(const MotAttention &a, const MotAttentionGrad &x, long long b, long long h,",
+    "                              long long t0, long long s0, float (*p)[MOT_KEYS + 1],",
+    "                              float (*ds)[MOT_KEYS + 1])",
     "{",
     "    __shared__ float parts[MOT_QUERIES][MOT_LANES + 1];",
     "    const int row = threadIdx.x / MOT_LANES, lane = threadIdx.x % MOT_LANES;",
@@ -148,7 +154,8 @@ static const char *const backward_library[] = {
     "{",
     "    __shared__ float p[MOT_QUERIES][MOT_KEYS + 1], ds[MOT_QUERIES][MOT_KEYS + 1];",
     "    const int row = threadIdx.x / MOT_LANES, lane = threadIdx.x % MOT_LANES;",
-    "    const long long tiles = (a.T + MOT_QUERIES - 1) / MOT_QUERIES, t0 = task % tiles * MOT_QUERIES, t = t0 + row;",
+    "    const long long tiles = (a.T + MOT_QUERIES - 1) / MOT_QUERIES;",
+    "    const long long t0 = task % tiles * MOT_QUERIES, t = t0 + row;",
     "    const long long b = task / tiles / a.H, h = task / tiles % a.H, g = h / (a.H / a.G);",
     "    const long long n = mot_count_keys(a, t0 + MOT_QUERIES), size = t < a.T ? a.D : 0;",
     "    float *const result = dq + mot_row(b, a.T, t, a.H, h, a.D);",
@@ -164,8 +171,9 @@ static const char *const backward_library[] = {
     "}",
     "",
     "/* result[key, i] += sum over the tile's queries of tile[query, key] * queries[query, i]; key head g, query head h. */",
-    "__device__ void mot_add_to_keys(const MotAttention &a, float (*tile)[MOT_KEYS + 1], const float *queries, float *result,",
-    "                                long long size, long long b, long long h, long long t0, long long s0)",
+    "__device__ void mot_add_to_keys(const MotAttention &a, float (*tile)[MOT_KEYS + 1], const float *queries,",
+    "                                float *result, long long size, long long b, long long h, long long t0,",
+    "                                long long s0)",
     "{",
     "    for (long long at = threadIdx.x; at < MOT_KEYS * size; at += MOT_THREADS) {",
     "        const long long j = at / size, i = at % size;",
@@ -178,7 +186,8 @@ static const char *const backward_library[] = {
     "    }",
     "}",
     "",
-    "__device__ void mot_clear_keys(const MotAttention &a, float *result, long long size, long long b, long long g, long long s0)",
+    "__device__ void mot_clear_keys(const MotAttention &a, float *result, long long size, long long b,",
+    "                               long long g, long long s0)",
     "{",
     "    for (long long at = threadIdx.x; at < MOT_KEYS * size; at += MOT_THREADS)",
     "        if (s0 + at / size < a.S)",
@@ -203,7 +212,8 @@ static const char *const backward_library[] = {
     "        }",
     "}",
     "",
-    "__device__ void mot_attention_grad(const MotAttention &a, const MotAttentionGrad &x, float *dq, float *dk, float *dv)",
+    "__device__ void mot_attention_grad(const MotAttention &a, const MotAttentionGrad &x, float *dq, float *dk,",
+    "                                   float *dv)",
     "{",
     "    const long long n_queries = a.B * a.H * ((a.T + MOT_QUERIES - 1) / MOT_QUERIES);",
     "    const long long n_keys = a.B * a.G * ((a.S + MOT_KEYS - 1) / MOT_KEYS);",
@@ -216,6 +226,8 @@ static const char *const backward_library[] = {
     NULL,
 };
 
+/* clang-format on */
+
 /* `const MotAttention a = {...};` */
 static void print_sizes(MotCuda *c)
 {
@@ -225,7 +237,8 @@ static void print_sizes(MotCuda *c)
     mot_text_init(&text, &c->ctx->arena);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         mot_text_printf(&text, "%s, ", mot_cuda_extent(c, sizes[i]));
-    mot_text_printf(&text, "%s, %s, ", mot_cuda_float(c, a->scale), a->is_causal ? "true" : "false");
+    mot_text_printf(&text, "%s, %s, ", mot_cuda_float(c, a->scale),
+                    a->is_causal ? "true" : "false");
     if (a->has_mask)
         mot_text_printf(&text, "b%u", a->mask);
     else
@@ -258,5 +271,7 @@ static void print_attention_grad(MotCuda *c)
     mot_cuda_line(c, "mot_attention_grad(a, x, %s);", list_buffers(c, 6, 9));
 }
 
-const MotCudaShape mot_cuda_attention = {.library = forward_library, .print = print_attention};
-const MotCudaShape mot_cuda_attention_grad = {.library = backward_library, .print = print_attention_grad};
+const MotCudaShape mot_cuda_attention = {.library = {attention_library, forward_library},
+                                         .print = print_attention};
+const MotCudaShape mot_cuda_attention_grad = {.library = {attention_library, backward_library},
+                                              .print = print_attention_grad};

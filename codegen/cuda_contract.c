@@ -1,18 +1,20 @@
 /*
  * CUDA C of contractions and of scatter_add.
  *
- * Contract: a block has a tile of 64 x 64 elements of the result at one point of the kept loops; a thread has 4 x 4 of them, 16
- * apart, in registers. The operands come through shared memory, 16 deep; matrices along the reduced loops add to the same sums. Loads
- * are unrolled by two only: by four NVRTC takes twice as long.
+ * Contract: a block has a tile of 64 x 64 elements of the result at one point of the kept loops; a
+ * thread has 4 x 4 of them, 16 apart, in registers. The operands come through shared memory, 16
+ * deep; matrices along the reduced loops add to the same sums. Loads are unrolled by two only: by
+ * four NVRTC takes twice as long.
  */
 #include "codegen/cuda_print.h"
 
+/* clang-format off */
 static const char *const contract_library[] = {
     "enum { MOT_TILE = 64, MOT_DEPTH = 16, MOT_STEP = 16, MOT_PATCH = 4 };",
     "",
     "/* tile[d][i] = x[i, d], 0 outside of n x depth. */",
-    "__device__ void mot_load_tile(float (*tile)[MOT_TILE + 1], const float *x, long long stride, long long depth_stride,",
-    "                              long long n, long long depth)",
+    "__device__ void mot_load_tile(float (*tile)[MOT_TILE + 1], const float *x, long long stride,",
+    "                              long long depth_stride, long long n, long long depth)",
     "{",
     "#pragma unroll 2",
     "    for (int p = threadIdx.x; p < MOT_TILE * MOT_DEPTH; p += MOT_THREADS) {",
@@ -23,8 +25,9 @@ static const char *const contract_library[] = {
     "}",
     "",
     "/* sum += a[m, k] b[k, n]: of the tile at the start of both, that may be larger than m x n. */",
-    "__device__ void mot_add_product(float (*sum)[MOT_PATCH], const float *a, long long a_m, long long a_k, const float *b,",
-    "                                long long b_k, long long b_n, long long m, long long n, long long k)",
+    "__device__ void mot_add_product(float (*sum)[MOT_PATCH], const float *a, long long a_m, long long a_k,",
+    "                                const float *b, long long b_k, long long b_n, long long m, long long n,",
+    "                                long long k)",
     "{",
     "    __shared__ float a_tile[MOT_DEPTH][MOT_TILE + 1], b_tile[MOT_DEPTH][MOT_TILE + 1];",
     "    const int row = threadIdx.x / MOT_STEP, column = threadIdx.x % MOT_STEP;",
@@ -50,35 +53,46 @@ static const char *const contract_library[] = {
     "}",
     NULL,
 };
+/* clang-format on */
 
 static void print_contract(MotCuda *c)
 {
     const MotNest *nest = c->nest;
     const MotContract *k = &nest->contract;
-    mot_cuda_line(c, "const long long m = %s, n = %s;", mot_cuda_extent(c, k->m), mot_cuda_extent(c, k->n));
+    mot_cuda_line(c, "const long long m = %s, n = %s;", mot_cuda_extent(c, k->m),
+                  mot_cuda_extent(c, k->n));
     mot_cuda_line(c, "const long long columns = (n + MOT_TILE - 1) / MOT_TILE;");
     mot_cuda_line(c, "const long long tiles = (m + MOT_TILE - 1) / MOT_TILE * columns;");
-    mot_cuda_open_blocks(c, mot_arena_printf(&c->ctx->arena, "tiles * %s", mot_cuda_points(c, 0, nest->n_kept)));
-    mot_cuda_line(c, "const long long m0 = task %% tiles / columns * MOT_TILE, n0 = task %% tiles %% columns * MOT_TILE;");
+    mot_cuda_open_blocks(
+        c, mot_arena_printf(&c->ctx->arena, "tiles * %s", mot_cuda_points(c, 0, nest->n_kept)));
+    mot_cuda_line(c, "const long long m0 = task %% tiles / columns * MOT_TILE, n0 = task %% tiles "
+                     "%% columns * MOT_TILE;");
     mot_cuda_set_point(c, "(task / tiles)", 0, nest->n_kept);
     mot_cuda_line(c, "float sum[MOT_PATCH][MOT_PATCH] = {};");
-    mot_cuda_open(c, "for (long long point = 0; point < %s; point++)", mot_cuda_points(c, nest->n_kept, nest->n_loops));
+    mot_cuda_open(c, "for (long long point = 0; point < %s; point++)",
+                  mot_cuda_points(c, nest->n_kept, nest->n_loops));
     mot_cuda_set_point(c, "point", nest->n_kept, nest->n_loops);
     const char *a_m = mot_cuda_extent(c, k->a_m), *b_n = mot_cuda_extent(c, k->b_n);
-    mot_cuda_line(c, "const float *a = b%u + (%s) + m0 * %s;", k->a.buf, mot_cuda_loops_place(c, &k->a, 0, nest->n_loops), a_m);
-    mot_cuda_line(c, "const float *b = b%u + (%s) + n0 * %s;", k->b.buf, mot_cuda_loops_place(c, &k->b, 0, nest->n_loops), b_n);
-    mot_cuda_line(c, "mot_add_product(sum, a, %s, %s, b, %s, %s, m - m0, n - n0, %s);", a_m, mot_cuda_extent(c, k->a_k),
-                  mot_cuda_extent(c, k->b_k), b_n, mot_cuda_extent(c, k->k));
+    mot_cuda_line(c, "const float *a = b%u + (%s) + m0 * %s;", k->a.buf,
+                  mot_cuda_loops_place(c, &k->a, 0, nest->n_loops), a_m);
+    mot_cuda_line(c, "const float *b = b%u + (%s) + n0 * %s;", k->b.buf,
+                  mot_cuda_loops_place(c, &k->b, 0, nest->n_loops), b_n);
+    mot_cuda_line(c, "mot_add_product(sum, a, %s, %s, b, %s, %s, m - m0, n - n0, %s);", a_m,
+                  mot_cuda_extent(c, k->a_k), mot_cuda_extent(c, k->b_k), b_n,
+                  mot_cuda_extent(c, k->k));
     mot_cuda_close(c);
     const char *c_m = mot_cuda_extent(c, k->c_m);
-    mot_cuda_line(c, "mot_store_tile(b%u + (%s) + m0 * %s + n0, %s, m - m0, n - n0, sum);", k->c.buf,
-                  mot_cuda_loops_place(c, &k->c, 0, nest->n_kept), c_m, c_m);
+    mot_cuda_line(c, "mot_store_tile(b%u + (%s) + m0 * %s + n0, %s, m - m0, n - n0, sum);",
+                  k->c.buf, mot_cuda_loops_place(c, &k->c, 0, nest->n_kept), c_m, c_m);
     mot_cuda_close(c);
 }
 
-const MotCudaShape mot_cuda_contract = {.library = contract_library, .print = print_contract};
+const MotCudaShape mot_cuda_contract = {.library = {contract_library}, .print = print_contract};
 
-/* ---- Scatter: a thread is a column; it goes through the index in order, so equal indices add up in order ---- */
+/*
+ * ---- Scatter: a thread is a column; it goes through the index in order, so equal indices add up
+ * in order ----
+ */
 
 enum { INDEX = 2, N_LOOPS };
 
@@ -88,14 +102,17 @@ static void print_scatter(MotCuda *c)
     const char *size = mot_cuda_extent(c, s->size), *stride = mot_cuda_extent(c, s->axis_stride);
     mot_cuda_open_threads(c, mot_cuda_points(c, 0, INDEX));
     mot_cuda_set_point(c, "task", 0, INDEX);
-    mot_cuda_line(c, "float *column = b%u + %s;", s->result.buf, mot_cuda_loops_place(c, &s->result, 0, INDEX));
+    mot_cuda_line(c, "float *column = b%u + %s;", s->result.buf,
+                  mot_cuda_loops_place(c, &s->result, 0, INDEX));
     mot_cuda_line(c, "for (long long row = 0; row < %s; row++)", size);
     mot_cuda_line(c, "    column[row * %s] = 0;", stride);
     mot_cuda_open(c, "for (long long i%d = 0; i%d < %s; i%d++)", INDEX, INDEX,
                   mot_cuda_extent(c, c->nest->loop[INDEX].extent), INDEX);
-    mot_cuda_line(c, "const long long row = b%u[%s];", s->index.buf, mot_cuda_loops_place(c, &s->index, INDEX, N_LOOPS));
+    mot_cuda_line(c, "const long long row = b%u[%s];", s->index.buf,
+                  mot_cuda_loops_place(c, &s->index, INDEX, N_LOOPS));
     mot_cuda_line(c, "if (row >= 0 && row < %s)", size);
-    mot_cuda_line(c, "    column[row * %s] += b%u[%s];", stride, s->update.buf, mot_cuda_loops_place(c, &s->update, 0, N_LOOPS));
+    mot_cuda_line(c, "    column[row * %s] += b%u[%s];", stride, s->update.buf,
+                  mot_cuda_loops_place(c, &s->update, 0, N_LOOPS));
     mot_cuda_line(c, "else");
     mot_cuda_line(c, "    *bad_index = row;");
     mot_cuda_close(c);

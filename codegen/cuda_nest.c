@@ -1,9 +1,10 @@
 /*
  * CUDA C of pointwise, column and row nests.
  *
- * Pointwise and column: a thread has a point of the kept loops and goes through the reduced ones, if there are any, in order. Row: a
- * block has a point of the kept loops; its threads share the points of the reduced ones, and partial results meet in a tree of fixed
- * form. Both go through the reduced loops once a phase. Values that the CPU saves for later phases are computed again, which
+ * Pointwise and column: a thread has a point of the kept loops and goes through the reduced ones,
+ * if there are any, in order. Row: a block has a point of the kept loops; its threads share the
+ * points of the reduced ones, and partial results meet in a tree of fixed form. Both go through the
+ * reduced loops once a phase. Values that the CPU saves for later phases are computed again, which
  * is cheaper here than keeping them.
  */
 #include "codegen/cuda_print.h"
@@ -65,7 +66,8 @@ static void start_reductions(MotCuda *c)
         const MotNodeInfo *node = info_of(c, i);
         const MotCudaType *type = mot_cuda_type(node->dtype ? node->dtype : MOT_F32);
         if (node->kind == MOT_NODE_REDUCE)
-            mot_cuda_line(c, "%s r%u = %s;", type->number, i, node->op == MOT_OP_REDUCE_MAX ? type->least : type->zero);
+            mot_cuda_line(c, "%s r%u = %s;", type->number, i,
+                          node->op == MOT_OP_REDUCE_MAX ? type->least : type->zero);
     }
 }
 
@@ -76,11 +78,15 @@ static void add_to_reductions(MotCuda *c, uint32_t phase)
         if (node->kind != MOT_NODE_REDUCE || node->phase != phase)
             continue;
         mot_cuda_need(c, node->arg[0]);
-        mot_cuda_line(c, "r%u = %s<%s>(r%u, v%u);", i, combiner_of(node), mot_cuda_type(node->dtype)->number, i, node->arg[0]);
+        mot_cuda_line(c, "r%u = %s<%s>(r%u, v%u);", i, combiner_of(node),
+                      mot_cuda_type(node->dtype)->number, i, node->arg[0]);
     }
 }
 
-/* Declares the results of this phase's REDUCE nodes; of a row, from the parts that the block's threads have. */
+/*
+ * Declares the results of this phase's REDUCE nodes; of a row, from the parts that the block's
+ * threads have.
+ */
 static void finish_reductions(MotCuda *c, uint32_t phase, bool is_row)
 {
     for (MotNode i = 1; i < c->nest->nodes.n; i++) {
@@ -89,8 +95,8 @@ static void finish_reductions(MotCuda *c, uint32_t phase, bool is_row)
             continue;
         const MotCudaType *type = mot_cuda_type(node->dtype);
         if (is_row)
-            mot_cuda_line(c, "const %s v%u = (%s)mot_combine<%s, %s<%s> >(r%u);", type->value, i, type->value,
-                          type->number, combiner_of(node), type->number, i);
+            mot_cuda_line(c, "const %s v%u = (%s)mot_combine<%s, %s<%s> >(r%u);", type->value, i,
+                          type->value, type->number, combiner_of(node), type->number, i);
         else
             mot_cuda_line(c, "const %s v%u = (%s)r%u;", type->value, i, type->value, i);
         c->is_known[i] = true;
@@ -99,13 +105,17 @@ static void finish_reductions(MotCuda *c, uint32_t phase, bool is_row)
 
 /* ---- Stores ---- */
 
-/* Stores, along the reduced loops in `phase` or of what is left; all values come first: results may be operands. */
+/*
+ * Stores, along the reduced loops in `phase` or of what is left; all values come first: results may
+ * be operands.
+ */
 static void print_stores(MotCuda *c, bool wants_inner, uint32_t phase)
 {
     for (int is_storing = 0; is_storing < 2; is_storing++)
         for (uint32_t i = 0; i < c->nest->stores.n; i++) {
             const MotStore *store = &c->nest->stores.data[i];
-            if (is_inner_store(c, store) != wants_inner || (wants_inner && ready_phase(c, store->value) != phase))
+            if (is_inner_store(c, store) != wants_inner ||
+                (wants_inner && ready_phase(c, store->value) != phase))
                 continue;
             if (is_storing)
                 mot_cuda_store(c, store);
@@ -121,8 +131,9 @@ static void print_phases(MotCuda *c, bool is_row)
     start_reductions(c);
     for (uint32_t phase = 0; phase < count_phases(c); phase++) {
         print_outer(c, phase);
-        mot_cuda_open(c, "for (long long point = %s; point < %s; point += %s)", is_row ? "threadIdx.x" : "0",
-                      mot_cuda_points(c, c->nest->n_kept, c->nest->n_loops), is_row ? "MOT_THREADS" : "1");
+        mot_cuda_open(
+            c, "for (long long point = %s; point < %s; point += %s)", is_row ? "threadIdx.x" : "0",
+            mot_cuda_points(c, c->nest->n_kept, c->nest->n_loops), is_row ? "MOT_THREADS" : "1");
         mot_cuda_set_point(c, "point", c->nest->n_kept, c->nest->n_loops);
         add_to_reductions(c, phase);
         print_stores(c, true, phase);
@@ -151,6 +162,7 @@ static void print_row(MotCuda *c)
     mot_cuda_close(c);
 }
 
+/* clang-format off */
 /* All threads of a block call it; all get the same result. */
 static const char *const row_library[] = {
     "template <typename T, T (*combine)(T, T)> __device__ T mot_combine(T part)",
@@ -169,6 +181,7 @@ static const char *const row_library[] = {
     "}",
     NULL,
 };
+/* clang-format on */
 
 const MotCudaShape mot_cuda_points_shape = {.print = print_points};
-const MotCudaShape mot_cuda_row = {.library = row_library, .print = print_row};
+const MotCudaShape mot_cuda_row = {.library = {row_library}, .print = print_row};

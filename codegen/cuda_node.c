@@ -1,6 +1,7 @@
 /*
- * CUDA C: nodes and stores of a nest. A node is a constant of the block in which it is first asked for, after what it is made from;
- * so blocks of the text are the places where values hold, and nothing is said twice in one of them.
+ * CUDA C: nodes and stores of a nest. A node is a constant of the block in which it is first asked
+ * for, after what it is made from; so blocks of the text are the places where values hold, and
+ * nothing is said twice in one of them.
  */
 #include "codegen/cuda_print.h"
 
@@ -30,9 +31,11 @@ void mot_cuda_print_rows(MotText *text)
         const MotOpInfo *row = mot_op_info((MotOpKind)kind);
         if (row->class != MOT_POINTWISE)
             continue;
-        mot_text_printf(text, "template <typename T> __device__ %s mot_%s(", row->gives_bool ? "bool" : "T", row->name);
+        mot_text_printf(text, "template <typename T> __device__ %s mot_%s(",
+                        row->gives_bool ? "bool" : "T", row->name);
         for (uint32_t i = 0; i < row->n_min; i++)
-            mot_text_puts(text, kind == MOT_OP_SELECT && i == 0 ? "bool a" : operands[row->n_min - 1][i]);
+            mot_text_puts(text,
+                          kind == MOT_OP_SELECT && i == 0 ? "bool a" : operands[row->n_min - 1][i]);
         mot_text_printf(text, ") { return %s; }\n", row->expression);
     }
 }
@@ -72,7 +75,8 @@ const char *mot_cuda_place(MotCuda *c, const MotAccess *access)
     for (uint32_t i = 0; i < access->n_offsets; i++)
         mot_text_printf(&sum, "%s%s", sum.n ? " + " : "", mot_cuda_extent(c, access->offset[i]));
     for (uint32_t i = 0; i < access->n_indices; i++)
-        add_term(c, &sum, mot_arena_printf(&c->ctx->arena, "v%u", access->index[i]), access->index_stride[i]);
+        add_term(c, &sum, mot_arena_printf(&c->ctx->arena, "v%u", access->index[i]),
+                 access->index_stride[i]);
     return sum.n ? mot_text_get(&sum) : "0";
 }
 
@@ -95,13 +99,15 @@ const char *mot_cuda_float(MotCuda *c, double value)
 
 static const char *print_load(MotCuda *c, const MotNodeInfo *node)
 {
-    const char *guard = node->arg[0] ? mot_arena_printf(&c->ctx->arena, "v%u && ", node->arg[0]) : "";
+    const char *guard =
+        node->arg[0] ? mot_arena_printf(&c->ctx->arena, "v%u && ", node->arg[0]) : "";
     const char *place = mot_cuda_place(c, node->access);
     if (node->dtype == MOT_BOOL)
         return mot_arena_printf(&c->ctx->arena, "%sb%u[%s] != 0", guard, node->access->buf, place);
     if (!node->arg[0])
         return mot_arena_printf(&c->ctx->arena, "b%u[%s]", node->access->buf, place);
-    return mot_arena_printf(&c->ctx->arena, "v%u ? b%u[%s] : 0", node->arg[0], node->access->buf, place);
+    return mot_arena_printf(&c->ctx->arena, "v%u ? b%u[%s] : 0", node->arg[0], node->access->buf,
+                            place);
 }
 
 static const char *print_const(MotCuda *c, const MotNodeInfo *node)
@@ -117,7 +123,8 @@ static const char *print_index(MotCuda *c, const MotNodeInfo *node)
 {
     const char *at = node->arg[0] ? mot_arena_printf(&c->ctx->arena, "v%u", node->arg[0])
                                   : mot_arena_printf(&c->ctx->arena, "i%d", node->loop);
-    return mot_arena_printf(&c->ctx->arena, "%s + %s * %s", mot_cuda_int(c, node->start), mot_cuda_int(c, node->step), at);
+    return mot_arena_printf(&c->ctx->arena, "%s + %s * %s", mot_cuda_int(c, node->start),
+                            mot_cuda_int(c, node->step), at);
 }
 
 static const char *print_size(MotCuda *c, const MotNodeInfo *node)
@@ -127,14 +134,16 @@ static const char *print_size(MotCuda *c, const MotNodeInfo *node)
 
 static const char *print_check(MotCuda *c, const MotNodeInfo *node)
 {
-    return mot_arena_printf(&c->ctx->arena, "v%u >= 0 && v%u < v%u", node->arg[0], node->arg[0], node->arg[1]);
+    return mot_arena_printf(&c->ctx->arena, "v%u >= 0 && v%u < v%u", node->arg[0], node->arg[0],
+                            node->arg[1]);
 }
 
 static const char *print_cast(MotCuda *c, const MotNodeInfo *node)
 {
     if (node->dtype == MOT_BOOL)
         return mot_arena_printf(&c->ctx->arena, "v%u != 0", node->arg[0]);
-    return mot_arena_printf(&c->ctx->arena, "(%s)v%u", mot_cuda_type(node->dtype)->value, node->arg[0]);
+    return mot_arena_printf(&c->ctx->arena, "(%s)v%u", mot_cuda_type(node->dtype)->value,
+                            node->arg[0]);
 }
 
 static const char *print_op(MotCuda *c, const MotNodeInfo *node)
@@ -143,10 +152,11 @@ static const char *print_op(MotCuda *c, const MotNodeInfo *node)
     if (node->op == MOT_OP_CAST)
         return print_cast(c, node);
     uint32_t n = mot_op_info(node->op)->n_min;
-    MotDtype from = c->nest->nodes.data[node->arg[n - 1]].dtype; /* a select's first is its condition */
+    MotDtype from =
+        c->nest->nodes.data[node->arg[n - 1]].dtype; /* a select's first is its condition */
     mot_text_init(&text, &c->ctx->arena);
-    mot_text_printf(&text, "(%s)mot_%s<%s>(", mot_cuda_type(node->dtype)->value, mot_op_info(node->op)->name,
-                    mot_cuda_type(from)->number);
+    mot_text_printf(&text, "(%s)mot_%s<%s>(", mot_cuda_type(node->dtype)->value,
+                    mot_op_info(node->op)->name, mot_cuda_type(from)->number);
     for (uint32_t i = 0; i < n; i++)
         mot_text_printf(&text, "%sv%u", i ? ", " : "", node->arg[i]);
     mot_text_puts(&text, ")");
@@ -180,5 +190,6 @@ void mot_cuda_need(MotCuda *c, MotNode id)
 
 void mot_cuda_store(MotCuda *c, const MotStore *store)
 {
-    mot_cuda_line(c, "b%u[%s] = v%u;", store->access.buf, mot_cuda_place(c, &store->access), store->value);
+    mot_cuda_line(c, "b%u[%s] = v%u;", store->access.buf, mot_cuda_place(c, &store->access),
+                  store->value);
 }

@@ -1,6 +1,7 @@
 /*
- * Inside of cuda*.c: what the printers of the shapes share. Statements are printed line by line into blocks; expressions are strings
- * in the arena. Names in the text: b<buffer>, i<loop>, v<node>, r<node> for the partial result of a REDUCE.
+ * Inside of cuda*.c: what the printers of the shapes share. Statements are printed line by line
+ * into blocks; expressions are strings in the arena. Names in the text: b<buffer>, i<loop>,
+ * v<node>, r<node> for the partial result of a REDUCE.
  */
 #ifndef MOTLEY_CODEGEN_CUDA_PRINT_H
 #define MOTLEY_CODEGEN_CUDA_PRINT_H
@@ -15,7 +16,7 @@ typedef struct MotCuda {
     const char *name; /* of the kernel */
     const MotKernelIr *kernel;
     const MotNest *nest;
-    bool *is_known; /* [nodes]: v<node> is in scope */
+    bool *is_known;                  /* [nodes]: v<node> is in scope */
     bool *outer[MOT_CUDA_MAX_DEPTH]; /* is_known of the blocks around this one */
     int depth;
 } MotCuda;
@@ -63,8 +64,9 @@ void mot_cuda_store(MotCuda *c, const MotStore *store);
 /* ---- One printer a shape ---- */
 
 typedef struct MotCudaShape {
-    const char *const *library; /* NULL, or the functions that the body calls: lines, ending with a NULL */
-    void (*print)(MotCuda *c);  /* the body */
+    /* The functions that the body calls: up to two lists of lines, each ending with a NULL. */
+    const char *const *library[2];
+    void (*print)(MotCuda *c); /* the body */
 } MotCudaShape;
 extern const MotCudaShape mot_cuda_points_shape, mot_cuda_row, mot_cuda_contract, mot_cuda_scatter,
     mot_cuda_attention, mot_cuda_attention_grad;

@@ -1,4 +1,7 @@
-/* NVRTC by dlopen. The prototypes are those of its documentation; results other than 0 are errors. */
+/*
+ * NVRTC by dlopen. It is never unloaded, as it keeps memory until the process ends. The prototypes
+ * are those of its documentation; results other than 0 are errors.
+ */
 #include "codegen/nvrtc.h"
 
 #include <dlfcn.h>
@@ -8,19 +11,19 @@
 typedef struct Program *Handle; /* nvrtcProgram */
 
 /* X(result, name, parameters) */
-#define NVRTC_FUNCTIONS(X)                                                                                             \
-    X(int, nvrtcVersion, (int *major, int *minor))                                                                     \
-    X(const char *, nvrtcGetErrorString, (int result))                                                                 \
-    X(int, nvrtcGetNumSupportedArchs, (int *n))                                                                        \
-    X(int, nvrtcGetSupportedArchs, (int *archs))                                                                       \
-    X(int, nvrtcCreateProgram,                                                                                         \
-      (Handle * program, const char *text, const char *name, int n_headers, const char *const *headers,                \
-       const char *const *names))                                                                                      \
-    X(int, nvrtcDestroyProgram, (Handle * program))                                                                    \
-    X(int, nvrtcCompileProgram, (Handle program, int n_options, const char *const *options))                           \
-    X(int, nvrtcGetCUBINSize, (Handle program, size_t *bytes))                                                         \
-    X(int, nvrtcGetCUBIN, (Handle program, char *cubin))                                                               \
-    X(int, nvrtcGetProgramLogSize, (Handle program, size_t *bytes))                                                    \
+#define NVRTC_FUNCTIONS(X)                                                                         \
+    X(int, nvrtcVersion, (int *major, int *minor))                                                 \
+    X(const char *, nvrtcGetErrorString, (int result))                                             \
+    X(int, nvrtcGetNumSupportedArchs, (int *n))                                                    \
+    X(int, nvrtcGetSupportedArchs, (int *archs))                                                   \
+    X(int, nvrtcCreateProgram,                                                                     \
+      (Handle * program, const char *text, const char *name, int n_headers,                        \
+       const char *const *headers, const char *const *names))                                      \
+    X(int, nvrtcDestroyProgram, (Handle * program))                                                \
+    X(int, nvrtcCompileProgram, (Handle program, int n_options, const char *const *options))       \
+    X(int, nvrtcGetCUBINSize, (Handle program, size_t *bytes))                                     \
+    X(int, nvrtcGetCUBIN, (Handle program, char *cubin))                                           \
+    X(int, nvrtcGetProgramLogSize, (Handle program, size_t *bytes))                                \
     X(int, nvrtcGetProgramLog, (Handle program, char *log))
 
 struct MotNvrtc {
@@ -34,11 +37,6 @@ struct MotNvrtc {
 };
 
 /* ---- Loading ---- */
-
-static void close_library(void *library)
-{
-    dlclose(library);
-}
 
 /* Folders in the order of the header's comment; "" is the dynamic linker's. */
 static uint32_t list_folders(MotCtx *ctx, const char *out_folders[4])
@@ -61,7 +59,8 @@ static void *find_library(MotCtx *ctx)
     uint32_t n = list_folders(ctx, folders);
     for (size_t name = 0; name < sizeof names / sizeof *names; name++)
         for (uint32_t i = 0; i < n; i++) {
-            void *library = dlopen(mot_arena_printf(&ctx->arena, "%s%s", folders[i], names[name]), RTLD_NOW | RTLD_LOCAL);
+            void *library = dlopen(mot_arena_printf(&ctx->arena, "%s%s", folders[i], names[name]),
+                                   RTLD_NOW | RTLD_LOCAL);
             if (library)
                 return library;
         }
@@ -71,13 +70,15 @@ static void *find_library(MotCtx *ctx)
 static MotStatus find_functions(MotCtx *ctx, MotNvrtc *n)
 {
     const char *missing = NULL;
-#define X(result, name, parameters)                                                                                    \
-    *(void **)&n->name = dlsym(n->library, #name);                                                                     \
-    if (!n->name)                                                                                                      \
+#define X(result, name, parameters)                                                                \
+    *(void **)&n->name = dlsym(n->library, #name);                                                 \
+    if (!n->name)                                                                                  \
         missing = #name;
     NVRTC_FUNCTIONS(X)
 #undef X
-    return missing ? mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "NVRTC has no function %s", missing) : MOT_OK;
+    return missing ? mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "NVRTC has no function %s",
+                              missing)
+                   : MOT_OK;
 }
 
 static MotStatus ask_library(MotCtx *ctx, MotNvrtc *n)
@@ -87,7 +88,8 @@ static MotStatus ask_library(MotCtx *ctx, MotNvrtc *n)
         return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "NVRTC does not tell its version");
     int *archs = mot_arena_array(&ctx->arena, int, n->n_archs);
     if (n->nvrtcGetSupportedArchs(archs))
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "NVRTC does not tell what it compiles for");
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                        "NVRTC does not tell what it compiles for");
     n->archs = archs;
     n->version = mot_arena_printf(&ctx->arena, "%d.%d", major, minor);
     return MOT_OK;
@@ -98,11 +100,11 @@ MotStatus mot_nvrtc_open(MotCtx *ctx, MotNvrtc **out_nvrtc)
     MotNvrtc *n = mot_arena_new(&ctx->arena, MotNvrtc);
     n->library = find_library(ctx);
     if (!n->library) {
-        MotStatus status = mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "there is no libnvrtc.so.13 or libnvrtc.so.12");
+        MotStatus status = mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                                    "there is no libnvrtc.so.13 or libnvrtc.so.12");
         mot_hint(ctx, "install CUDA's NVRTC and set CUDA_HOME if it lies in an unusual place");
         return status;
     }
-    mot_ctx_defer(ctx, close_library, n->library);
     MOT_TRY(find_functions(ctx, n));
     MOT_TRY(ask_library(ctx, n));
     *out_nvrtc = n;
@@ -127,7 +129,8 @@ const char *mot_nvrtc_version(const MotNvrtc *nvrtc)
 static MotStatus fail(MotCtx *ctx, const MotNvrtc *n, Handle program, int arch, int result)
 {
     size_t bytes = 0;
-    mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "NVRTC %s, sm_%d: %s", n->version, arch, n->nvrtcGetErrorString(result));
+    mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "NVRTC %s, sm_%d: %s", n->version, arch,
+             n->nvrtcGetErrorString(result));
     if (n->nvrtcGetProgramLogSize(program, &bytes) || bytes < 2)
         return ctx->status;
     char *log = mot_arena_array(&ctx->arena, char, bytes + 1);
@@ -136,7 +139,8 @@ static MotStatus fail(MotCtx *ctx, const MotNvrtc *n, Handle program, int arch, 
     return ctx->status;
 }
 
-static MotStatus compile(MotCtx *ctx, const MotNvrtc *n, Handle program, int arch, const void **out_cubin, size_t *out_bytes)
+static MotStatus compile(MotCtx *ctx, const MotNvrtc *n, Handle program, int arch,
+                         const void **out_cubin, size_t *out_bytes)
 {
     const char *option = mot_arena_printf(&ctx->arena, "--gpu-architecture=sm_%d", arch);
     int result = n->nvrtcCompileProgram(program, 1, &option);
@@ -151,13 +155,14 @@ static MotStatus compile(MotCtx *ctx, const MotNvrtc *n, Handle program, int arc
     return MOT_OK;
 }
 
-MotStatus mot_nvrtc_compile(MotCtx *ctx, const MotNvrtc *nvrtc, const char *text, int arch, const void **out_cubin,
-                            size_t *out_bytes)
+MotStatus mot_nvrtc_compile(MotCtx *ctx, const MotNvrtc *nvrtc, const char *text, int arch,
+                            const void **out_cubin, size_t *out_bytes)
 {
     Handle program = NULL;
     int result = nvrtc->nvrtcCreateProgram(&program, text, "kernel.cu", 0, NULL, NULL);
     if (result)
-        return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "NVRTC: %s", nvrtc->nvrtcGetErrorString(result));
+        return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "NVRTC: %s",
+                        nvrtc->nvrtcGetErrorString(result));
     MotStatus status = compile(ctx, nvrtc, program, arch, out_cubin, out_bytes);
     nvrtc->nvrtcDestroyProgram(&program);
     return status;

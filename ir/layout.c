@@ -43,6 +43,22 @@ static void copy(const MotType *type, const MotOp *param, char *value, char *fil
     }
 }
 
+MotTensor mot_param_tied(MotArena *arena, const MotOp *param, const MotTensor *file)
+{
+    const MotAttr_param *a = mot_attrs(param, param);
+    if (!a->tied)
+        return (MotTensor){0};
+    if (!a->tied_transposed)
+        return *file;
+    int64_t rows = file->type.dims[0], columns = file->type.dims[1];
+    MotTensor t = {mot_type_make(file->type.dtype, 2, (int64_t[]){columns, rows}),
+                   mot_arena_alloc(arena, (size_t)mot_type_bytes(&file->type))};
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            mot_tensor_set(&t, c * rows + r, mot_tensor_get(file, r * columns + c));
+    return t;
+}
+
 void mot_param_to_file(const MotType *type, const MotOp *param, const void *value, void *out_file)
 {
     copy(type, param, (char *)(uintptr_t)value, out_file, true);

@@ -11,4 +11,10 @@ void mot_param_to_file(const MotType *type, const MotOp *param, const void *valu
 void mot_param_from_file(const MotType *type, const MotOp *param, const void *file,
                          void *out_value);
 
+/*
+ * The tensor of the second initializer that a tied parameter holds as well (param.tied), from the first one's: the same, or transposed.
+ * NULL data when the parameter is not tied.
+ */
+MotTensor mot_param_tied(MotArena *arena, const MotOp *param, const MotTensor *file);
+
 #endif

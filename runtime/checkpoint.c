@@ -44,7 +44,10 @@ static MotStatus gather_tensors(MotCtx *ctx, MotSession *session, int file, MotN
         to->type = mot_param_file_type(&value.type, buf->source);
         to->data = mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&to->type));
         mot_param_to_file(&value.type, buf->source, value.data, to->data);
+        MotTensor tied = mot_param_tied(&ctx->arena, buf->source, to);
         out[(*out_n)++].name = buf->name;
+        if (tied.data)
+            out[(*out_n)++] = (MotNamedTensor){mot_attrs(buf->source, param)->tied, tied};
     }
     return MOT_OK;
 }
@@ -127,7 +130,7 @@ MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
     const MotProgram *p = mot_session_program(session);
     const char *name = mot_arena_printf(&ctx->arena, "step-%06lld", (long long)info->step),
                *path = join(ctx, dir, name);
-    MotNamedTensor *tensors = mot_arena_array(&ctx->arena, MotNamedTensor, p->bufs.n);
+    MotNamedTensor *tensors = mot_arena_array(&ctx->arena, MotNamedTensor, 2 * p->bufs.n);
     uint64_t hash[N_FILES];
     MOT_TRY(mot_file_make_dir(ctx, dir));
     MOT_TRY(mot_file_make_dir(ctx, path));
@@ -205,6 +208,9 @@ MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_pat
 {
     const char **names;
     uint32_t n;
+    *out_path = dir;
+    if (access(join(ctx, dir, "manifest.json"), F_OK) == 0)
+        return mot_checkpoint_verify(ctx, dir, out_info);
     MOT_TRY(list_checkpoints(ctx, dir, &names, &n));
     for (uint32_t i = 0; i < n; i++) {
         *out_path = join(ctx, dir, names[i]);

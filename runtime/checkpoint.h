@@ -22,7 +22,7 @@ MOT_CHECKED MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, cons
                                           const MotCheckpointInfo *info);
 
 /*
- * The newest sound checkpoint of DIR: `latest`, or the one before it with a warning when that one is damaged. Fails with MOT_ERR_DATA
+ * DIR itself if it is a checkpoint, else its newest sound one: `latest`, or the one before it with a warning when that one is damaged. Fails with MOT_ERR_DATA
  * when none is sound. `out_path` is its folder.
  */
 MOT_CHECKED MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_path,

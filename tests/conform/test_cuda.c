@@ -1,6 +1,6 @@
 /*
- * The CUDA text of every kernel of every committed model, on 1 and on 4 devices, compiles for sm_80, sm_90 and sm_100. No GPU is needed,
- * but NVRTC: without it the test is skipped.
+ * The CUDA text of every kernel of every committed model, on 1 and on 4 devices, compiles for
+ * sm_80, sm_90 and sm_100. No GPU is needed, but NVRTC: without it the test is skipped.
  */
 #include "codegen/cuda.h"
 #include "codegen/kernel.h"
@@ -70,7 +70,10 @@ static MotStatus make_graph(MotCtx *ctx, const char *path, MotGraph **out_graph)
     return MOT_OK;
 }
 
-/* Texts that differ in the kernel's name only are compiled once: operands of other names, dims that the text does not use. */
+/*
+ * Texts that differ in the kernel's name only are compiled once: operands of other names, dims that
+ * the text does not use.
+ */
 static void add_text(MotCtx *ctx, Test *t, const char *text, const char *name)
 {
     MotText nameless;
@@ -96,7 +99,8 @@ static MotStatus print_kernel(MotCtx *ctx, Test *t, const MotKernel *kernel)
         t->n_nests[nests.nest[i]->shape]++;
     MOT_TRY(mot_cuda_text(ctx, kernel->graph, &text));
     if (!strstr(text, kernel->name))
-        return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "the text of %s does not have that name", kernel->name);
+        return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE,
+                        "the text of %s does not have that name", kernel->name);
     add_text(ctx, t, text, kernel->name);
     return MOT_OK;
 }
@@ -198,8 +202,7 @@ static MotStatus compile_all(MotCtx *ctx, Test *t)
     for (uint32_t i = 0; i < N_ARCHS && ctx->status == MOT_OK; i++) {
         bool is_done = mot_nvrtc_supports(t->nvrtc, archs[i]);
         if (is_done)
-            printf("sm_%d: %u texts, %zu bytes\n", archs[i], t->texts.n,
-                   atomic_load(&t->bytes[i]));
+            printf("sm_%d: %u texts, %zu bytes\n", archs[i], t->texts.n, atomic_load(&t->bytes[i]));
         else
             printf("sm_%d: skipped: NVRTC %s does not compile for it\n", archs[i],
                    mot_nvrtc_version(t->nvrtc));
@@ -228,7 +231,8 @@ static MotStatus run(MotCtx *ctx, void *self)
     mot_map_init(&t->names, &ctx->arena);
     mot_map_init(&t->bodies, &ctx->arena);
     MOT_TRY(print_models(ctx, t));
-    printf("%u models, %u kernels, %u different, %u texts\n", t->n_models, t->n_kernels, t->names.n, t->texts.n);
+    printf("%u models, %u kernels, %u different, %u texts\n", t->n_models, t->n_kernels, t->names.n,
+           t->texts.n);
     for (int shape = 0; shape < MOT_N_SHAPES; shape++)
         printf("  %-14s %4u nests\n", mot_shape_names[shape], t->n_nests[shape]);
     if (mot_nvrtc_open(ctx, &t->nvrtc) != MOT_OK) {

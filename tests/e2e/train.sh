@@ -51,6 +51,17 @@ check "a resize and back leaves the curve" close_losses calm moved
 train four 12 --devices 4 --shares 5/3/0/0 >/dev/null
 check "shares 5/3/0/0 on four devices give the same curve" close_losses calm four
 
+code=0; train part 14 --devices 2 --resume --optimizer sgd:lr=0.1 >"$work/out" 2>&1 || code=$?
+check "another optimizer at resume is refused with 2, not $code" [ "$code" = 2 ]
+
+# Tied initializers: the checkpoint holds both, so that it can be exported and sampled without --tie.
+tied=models/gpt_erf_manual_ts13_opt_static.onnx
+"$MOTLEY" train "$tied" --data "text:$work/text" --loss cross_entropy:logits:labels --optimizer sgd:lr=0.1 --steps 2 \
+    --tie 'wte.weight=onnx::MatMul_370' --out "$work/tied" -q
+"$MOTLEY" ckpt export "$work/tied" -o "$work/tied.onnx" >/dev/null
+check "ckpt export gives the model that train wrote" cmp -s "$work/tied.onnx" "$work/tied/model.onnx"
+check "a checkpoint's own folder can be sampled" "$MOTLEY" sample "$work/tied/step-000002" --tokens 3 >/dev/null
+
 # Ctrl-C: the step is finished, all is saved, exit code 75.
 (prefix=(exec); train stopped 100000 --devices 2 >"$work/out" 2>&1) &
 pid=$!
