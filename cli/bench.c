@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const MotOption bench_options[] = {{"--steps", "N", "timed steps; default 20"},
-                                          {"--warmup", "N", "steps before; default 3"},
-                                          {"--json", NULL, "one JSON line, which is the form anyway"},
-                                          {NULL, NULL, NULL}};
+static const MotOption bench_options[] = {
+    {"--steps", "N", "timed steps; default 20"},
+    {"--warmup", "N", "steps before; default 3"},
+    {"--json", NULL, "one JSON line, which is the form anyway"},
+    {NULL, NULL, NULL}};
 
 /* A field of /proc/self/status, in MiB. */
 static double read_memory_mb(const char *field)

@@ -181,7 +181,6 @@ const MotVerb mot_verb_sample = {
     .name = "sample",
     .operands = "DIR",
     .summary = "text from a trained language model",
-    .options =
-        (const MotOption *const[]){sample_options, mot_model_options, mot_device_options,
+    .options = (const MotOption *const[]){sample_options, mot_model_options, mot_device_options,
                                           mot_rank_options, NULL},
     .run = run_sample};

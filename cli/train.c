@@ -38,8 +38,8 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
                             mot_quote(&ctx->arena, texts[i]));
         MOT_TRY(mot_args_shares(ctx, end + 1, &t->resizes[i].shares));
         if (t->resizes[i].step >= t->steps)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: the last step is %lld", texts[i],
-                            (long long)t->steps - 1);
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: the last step is %lld",
+                            texts[i], (long long)t->steps - 1);
         if (t->resizes[i].shares.n != t->job->program->mesh.n_devices)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                             "--resize %s: %u shares for %u devices", texts[i],
@@ -109,8 +109,8 @@ static MotStatus check_same(MotTrainer *t, const char *path, const char *option,
     const char *now = mot_args_get(t->job->args, option, "");
     if (strcmp(now, then) == 0)
         return MOT_OK;
-    return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s was trained with %s %s, not %s", path, option,
-                    mot_quote(&t->ctx->arena, then), mot_quote(&t->ctx->arena, now));
+    return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s was trained with %s %s, not %s", path,
+                    option, mot_quote(&t->ctx->arena, then), mot_quote(&t->ctx->arena, now));
 }
 
 static MotStatus resume(MotTrainer *t)

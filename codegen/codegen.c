@@ -67,7 +67,8 @@ static const char *find_folder(MotCtx *ctx, const char *wish)
 
 static const char *name_file(MotCtx *ctx, const Work *w, uint64_t key)
 {
-    return mot_arena_printf(&ctx->arena, "%s/%s-%016llx.img", w->folder, mot_isa_names[w->opts->isa], (unsigned long long)key);
+    return mot_arena_printf(&ctx->arena, "%s/%s-%016llx.img", w->folder,
+                            mot_isa_names[w->opts->isa], (unsigned long long)key);
 }
 
 static bool read_cached(MotCtx *ctx, const Work *w, uint64_t key, MotImageBytes *out)
@@ -79,8 +80,10 @@ static bool read_cached(MotCtx *ctx, const Work *w, uint64_t key, MotImageBytes 
     struct stat info;
     bool is_ok = fstat(fileno(file), &info) == 0 && info.st_size > 0 && info.st_size < MAX_BYTES;
     if (is_ok) {
-        *out = (MotImageBytes){mot_arena_alloc(&ctx->arena, (size_t)info.st_size), (size_t)info.st_size};
-        is_ok = fread(out->data, 1, out->n, file) == out->n && mot_image_is_valid(out->data, out->n);
+        *out = (MotImageBytes){mot_arena_alloc(&ctx->arena, (size_t)info.st_size),
+                               (size_t)info.st_size};
+        is_ok =
+            fread(out->data, 1, out->n, file) == out->n && mot_image_is_valid(out->data, out->n);
     }
     fclose(file);
     const MotImageHeader *header = is_ok ? out->data : NULL;
@@ -108,7 +111,8 @@ static uint64_t make_key(MotCtx *ctx, const MotGraph *graph, MotIsa isa)
 {
     MotText text;
     mot_text_init(&text, &ctx->arena);
-    mot_text_printf(&text, "%s %s %d\n", MOT_CODEGEN_SOURCES, mot_isa_names[isa], MOT_IMAGE_VERSION);
+    mot_text_printf(&text, "%s %s %d\n", MOT_CODEGEN_SOURCES, mot_isa_names[isa],
+                    MOT_IMAGE_VERSION);
     mot_graph_print(graph, &text);
     return mot_hash(text.data, text.n);
 }
@@ -128,7 +132,8 @@ static MotStatus make_image(MotCtx *ctx, const Work *w, const MotKernel *kernel,
 static MotStatus compile_kernels(MotCtx *ctx, void *arg)
 {
     Work *w = arg;
-    for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->program->kernels.n && !atomic_load(&w->has_failed);) {
+    for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->program->kernels.n &&
+                     !atomic_load(&w->has_failed);) {
         MotImageBytes image;
         MotKernel *kernel = &w->program->kernels.data[i];
         MOT_TRY(make_image(ctx, w, kernel, &image));
@@ -151,7 +156,8 @@ static MotStatus collect(MotCtx *ctx, Worker *workers, uint32_t n, MotProgram *p
 {
     for (uint32_t i = 0; i < n; i++)
         if (workers[i].ctx.status != MOT_OK)
-            mot_fail(ctx, workers[i].ctx.status, MOT_NOWHERE, "%s", mot_text_get(&workers[i].ctx.error));
+            mot_fail(ctx, workers[i].ctx.status, MOT_NOWHERE, "%s",
+                     mot_text_get(&workers[i].ctx.error));
     for (uint32_t i = 0; i < program->kernels.n && ctx->status == MOT_OK; i++) {
         MotKernel *kernel = &program->kernels.data[i];
         kernel->image = mot_arena_copy(&ctx->arena, kernel->image, kernel->image_bytes);
@@ -168,7 +174,8 @@ MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program, const MotCodegen
     for (uint32_t i = 0; i < n; i++) {
         workers[i].work = &work;
         mot_ctx_init(&workers[i].ctx);
-        workers[i].is_started = pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) == 0;
+        workers[i].is_started =
+            pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) == 0;
         if (!workers[i].is_started)
             run_worker(&workers[i]);
     }

@@ -17,10 +17,13 @@ typedef struct MotCodegenOpts {
  * Sets the image of every kernel of the program, in the context's arena. Equal graphs give equal images. Fails with
  * MOT_ERR_UNSUPPORTED, naming the op, when no kernel shape covers a graph. A cache that can't be read or written costs time, no more.
  */
-MOT_CHECKED MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program, const MotCodegenOpts *opts);
+MOT_CHECKED MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program,
+                                          const MotCodegenOpts *opts);
 /* One kernel, by LLVM. `key` is stored in the image. */
-MOT_CHECKED MotStatus mot_codegen_kernel(MotCtx *ctx, const MotGraph *graph, MotIsa isa, uint64_t key, MotImageBytes *out_image);
+MOT_CHECKED MotStatus mot_codegen_kernel(MotCtx *ctx, const MotGraph *graph, MotIsa isa,
+                                         uint64_t key, MotImageBytes *out_image);
 /* The LLVM IR of a kernel as text, after the passes if `is_optimized`; for people and tests. */
-MOT_CHECKED MotStatus mot_codegen_text(MotCtx *ctx, const MotGraph *graph, MotIsa isa, bool is_optimized, const char **out_text);
+MOT_CHECKED MotStatus mot_codegen_text(MotCtx *ctx, const MotGraph *graph, MotIsa isa,
+                                       bool is_optimized, const char **out_text);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * One kernel through LLVM: print, verify, a short list of passes, an object in memory, an image. About 3 ms. Every call has an LLVM
+ * One kernel through LLVM: print, verify, a short list of passes, an object in memory, an image. 4 to 20 ms. Every call has an LLVM
  * context of its own, so calls may run in parallel.
  */
 #include "codegen/codegen.h"
@@ -13,12 +13,14 @@
 #include <pthread.h>
 
 /* Vectors are explicit: what is left to do is registers for allocas, folding, and moving what does not change out of loops. */
-static const char passes[] = "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,"
-                             "loop-mssa(licm),early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
+static const char passes[] =
+    "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,"
+    "loop-mssa(licm),early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
 
 static const struct {
     const char *cpu, *features;
-} targets[MOT_N_ISAS] = {[MOT_ISA_AVX2] = {"x86-64-v3", ""}, [MOT_ISA_AVX512] = {"x86-64-v4", "-prefer-256-bit"}};
+} targets[MOT_N_ISAS] = {
+    [MOT_ISA_AVX2] = {"x86-64-v3", ""}, [MOT_ISA_AVX512] = {"x86-64-v4", "-prefer-256-bit"}};
 
 static void init_targets(void)
 {
@@ -31,7 +33,8 @@ static void init_targets(void)
 /* `text` is LLVM's; it is copied and given back. */
 static MotStatus fail_llvm(MotCtx *ctx, const char *what, char *text)
 {
-    MotStatus status = mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "LLVM: %s: %s", what, text ? text : "no reason given");
+    MotStatus status = mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "LLVM: %s: %s", what,
+                                text ? text : "no reason given");
     LLVMDisposeMessage(text);
     return status;
 }
@@ -44,8 +47,9 @@ static MotStatus make_machine(MotCtx *ctx, MotIsa isa, LLVMTargetMachineRef *out
     char *error = NULL;
     if (LLVMGetTargetFromTriple("x86_64-unknown-linux-gnu", &target, &error))
         return fail_llvm(ctx, "target", error);
-    *out_machine = LLVMCreateTargetMachine(target, "x86_64-unknown-linux-gnu", targets[isa].cpu, targets[isa].features,
-                                           LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+    *out_machine = LLVMCreateTargetMachine(target, "x86_64-unknown-linux-gnu", targets[isa].cpu,
+                                           targets[isa].features, LLVMCodeGenLevelDefault,
+                                           LLVMRelocPIC, LLVMCodeModelSmall);
     return MOT_OK;
 }
 
@@ -70,19 +74,22 @@ static MotStatus optimize(MotLlvm *l, LLVMTargetMachineRef machine)
     return status;
 }
 
-static MotStatus emit(MotLlvm *l, LLVMTargetMachineRef machine, uint64_t key, MotImageBytes *out_image)
+static MotStatus emit(MotLlvm *l, LLVMTargetMachineRef machine, uint64_t key,
+                      MotImageBytes *out_image)
 {
     char *error = NULL;
     LLVMMemoryBufferRef object = NULL;
     if (LLVMTargetMachineEmitToMemoryBuffer(machine, l->module, LLVMObjectFile, &error, &object))
         return fail_llvm(l->ctx, "no object", error);
-    MotStatus status = mot_image_layout(l->ctx, LLVMGetBufferStart(object), LLVMGetBufferSize(object), l->isa, key,
-                                        l->kernel->n_nests, out_image);
+    MotStatus status =
+        mot_image_layout(l->ctx, LLVMGetBufferStart(object), LLVMGetBufferSize(object), l->isa, key,
+                         l->kernel->n_nests, out_image);
     LLVMDisposeMemoryBuffer(object);
     return status;
 }
 
-static MotStatus compile(MotLlvm *l, LLVMTargetMachineRef machine, uint64_t key, MotImageBytes *out_image)
+static MotStatus compile(MotLlvm *l, LLVMTargetMachineRef machine, uint64_t key,
+                         MotImageBytes *out_image)
 {
     MOT_TRY(mot_llvm_print(l));
     MOT_TRY(optimize(l, machine));
@@ -94,7 +101,8 @@ static MotStatus compile(MotLlvm *l, LLVMTargetMachineRef machine, uint64_t key,
     return MOT_OK;
 }
 
-MotStatus mot_codegen_kernel(MotCtx *ctx, const MotGraph *graph, MotIsa isa, uint64_t key, MotImageBytes *out_image)
+MotStatus mot_codegen_kernel(MotCtx *ctx, const MotGraph *graph, MotIsa isa, uint64_t key,
+                             MotImageBytes *out_image)
 {
     MotKernelIr kernel;
     LLVMTargetMachineRef machine;
@@ -108,7 +116,8 @@ MotStatus mot_codegen_kernel(MotCtx *ctx, const MotGraph *graph, MotIsa isa, uin
     return status;
 }
 
-MotStatus mot_codegen_text(MotCtx *ctx, const MotGraph *graph, MotIsa isa, bool is_optimized, const char **out_text)
+MotStatus mot_codegen_text(MotCtx *ctx, const MotGraph *graph, MotIsa isa, bool is_optimized,
+                           const char **out_text)
 {
     MotKernelIr kernel;
     LLVMTargetMachineRef machine;

@@ -23,7 +23,7 @@ typedef struct {
     const Elf64_Sym *symbols;
     uint32_t n_symbols;
     const char *symbol_names, *section_names;
-    uint64_t *at;  /* [sections]: offset in the payload, UINT64_MAX: not loaded */
+    uint64_t *at; /* [sections]: offset in the payload, UINT64_MAX: not loaded */
     uint64_t bytes;
     char *payload;
 } Layout;
@@ -31,7 +31,8 @@ typedef struct {
 /* The object comes from LLVM, not from a file: what is wrong with it is our bug, but told, not crashed on. */
 static MotStatus refuse(Layout *l, const char *what, const char *detail)
 {
-    return mot_fail(l->ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "kernel object: %s%s%s", what, detail ? " " : "", detail ? detail : "");
+    return mot_fail(l->ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "kernel object: %s%s%s", what,
+                    detail ? " " : "", detail ? detail : "");
 }
 
 static const void *get_bytes(const Layout *l, uint64_t offset, uint64_t n)
@@ -92,7 +93,8 @@ static void copy_sections(Layout *l)
 {
     for (uint32_t i = 0; i < l->header->e_shnum; i++)
         if (l->at[i] != UINT64_MAX && l->sections[i].sh_type != SHT_NOBITS)
-            memcpy(l->payload + l->at[i], l->object + l->sections[i].sh_offset, l->sections[i].sh_size);
+            memcpy(l->payload + l->at[i], l->object + l->sections[i].sh_offset,
+                   l->sections[i].sh_size);
 }
 
 /* The symbol's offset in the payload. */
@@ -124,7 +126,9 @@ static MotStatus relocate(Layout *l, uint32_t section, const Elf64_Rela *r)
             return refuse(l, "a distance beyond 2 GiB", NULL);
         memcpy(l->payload + place, &(int32_t){(int32_t)distance}, sizeof(int32_t));
         return MOT_OK;
-    case R_X86_64_PC64: memcpy(l->payload + place, &distance, sizeof distance); return MOT_OK;
+    case R_X86_64_PC64:
+        memcpy(l->payload + place, &distance, sizeof distance);
+        return MOT_OK;
     default:
         return refuse(l, "a relocation that depends on the address, of type",
                       mot_arena_printf(&l->ctx->arena, "%u", (unsigned)ELF64_R_TYPE(r->r_info)));
@@ -135,7 +139,8 @@ static MotStatus relocate_sections(Layout *l)
 {
     for (uint32_t i = 0; i < l->header->e_shnum; i++) {
         const Elf64_Shdr *s = &l->sections[i];
-        if (s->sh_type != SHT_RELA || s->sh_info >= l->header->e_shnum || l->at[s->sh_info] == UINT64_MAX)
+        if (s->sh_type != SHT_RELA || s->sh_info >= l->header->e_shnum ||
+            l->at[s->sh_info] == UINT64_MAX)
             continue;
         const Elf64_Rela *r = (const Elf64_Rela *)(const void *)(l->object + s->sh_offset);
         for (uint64_t k = 0; k < s->sh_size / sizeof *r; k++)
@@ -158,8 +163,8 @@ static MotStatus find_entry(Layout *l, const char *name, uint32_t nest, uint32_t
     return refuse(l, "no function", full);
 }
 
-MotStatus mot_image_layout(MotCtx *ctx, const void *object, size_t n, MotIsa isa, uint64_t key, uint32_t n_nests,
-                           MotImageBytes *out_image)
+MotStatus mot_image_layout(MotCtx *ctx, const void *object, size_t n, MotIsa isa, uint64_t key,
+                           uint32_t n_nests, MotImageBytes *out_image)
 {
     Layout l = {.ctx = ctx, .object = object, .n = n};
     MOT_TRY(read_sections(&l));

@@ -13,7 +13,7 @@ typedef struct MotImageBytes {
  * Lays out an ELF64 x86-64 object with functions run<i>, tasks<i>, scratch<i> for i < n_nests: sections one behind the other,
  * relocations resolved. Fails with MOT_ERR_INTERNAL for an undefined symbol or a relocation that depends on where the image will lie.
  */
-MOT_CHECKED MotStatus mot_image_layout(MotCtx *ctx, const void *object, size_t n, MotIsa isa, uint64_t key, uint32_t n_nests,
-                                       MotImageBytes *out_image);
+MOT_CHECKED MotStatus mot_image_layout(MotCtx *ctx, const void *object, size_t n, MotIsa isa,
+                                       uint64_t key, uint32_t n_nests, MotImageBytes *out_image);
 
 #endif

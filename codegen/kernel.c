@@ -10,7 +10,7 @@ typedef struct {
     MotCtx *ctx;
     const MotGraph *g; /* expanded */
     MotKernelIr *kernel;
-    uint32_t *buf_of;  /* [values]: buffer + 1 */
+    uint32_t *buf_of;                  /* [values]: buffer + 1 */
     MotValue result[MOT_MAX_OPERANDS]; /* without the reshapes before the output */
     uint32_t n_results;
     bool is_stored[MOT_MAX_OPERANDS];
@@ -23,7 +23,8 @@ static int find_first_whole(const MotOp *op, int rank)
 {
     if (op->kind == MOT_OP_LAYER_NORM || op->kind == MOT_OP_LAYER_NORM_GRAD)
         return (int)mot_attrs(op, norm)->axis;
-    return op->kind == MOT_OP_CROSS_ENTROPY || op->kind == MOT_OP_CROSS_ENTROPY_GRAD ? rank - 1 : rank;
+    return op->kind == MOT_OP_CROSS_ENTROPY || op->kind == MOT_OP_CROSS_ENTROPY_GRAD ? rank - 1
+                                                                                     : rank;
 }
 
 static MotStatus check_whole(MotCtx *ctx, const MotGraph *g, const MotOp *op)
@@ -31,8 +32,8 @@ static MotStatus check_whole(MotCtx *ctx, const MotGraph *g, const MotOp *op)
     const MotType *type = mot_graph_type(g, op->in[0]);
     for (int d = find_first_whole(op, type->rank); d < type->rank; d++)
         if (type->dims[d] < 0)
-            return mot_fail(ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(g, op), "%s needs dim %d whole, not split",
-                            mot_op_info(op->kind)->name, d);
+            return mot_fail(ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(g, op),
+                            "%s needs dim %d whole, not split", mot_op_info(op->kind)->name, d);
     return MOT_OK;
 }
 
@@ -104,8 +105,8 @@ static MotStatus number_buffers(Build *b)
         if (op->kind != MOT_OP_OUTPUT)
             continue;
         if (b->n_results == MOT_MAX_OPERANDS)
-            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "a kernel has more than %d results",
-                            MOT_MAX_OPERANDS);
+            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                            "a kernel has more than %d results", MOT_MAX_OPERANDS);
         MotValue v = op->in[0];
         while (mot_graph_def(g, v)->kind == MOT_OP_RESHAPE)
             v = mot_graph_def(g, v)->in[0];
@@ -124,21 +125,25 @@ static MotStatus check_dtypes(Build *b)
     for (MotValue v = 1; v < b->g->values.n; v++) {
         MotDtype dtype = mot_graph_type(b->g, v)->dtype;
         const MotOp *op = mot_graph_def(b->g, v);
-        bool is_known = is_stored[dtype] || (dtype == MOT_F64 && !b->buf_of[v] && !is_f32_only[op->kind]);
+        bool is_known =
+            is_stored[dtype] || (dtype == MOT_F64 && !b->buf_of[v] && !is_f32_only[op->kind]);
         if (!is_known)
             return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(b->g, op),
-                            "compiled kernels take and give f32, i32, i64, u8 and bool, not %s", mot_dtype_name(dtype));
+                            "compiled kernels take and give f32, i32, i64, u8 and bool, not %s",
+                            mot_dtype_name(dtype));
     }
     for (uint32_t i = 0; i < b->n_results; i++)
         if (mot_graph_type(b->g, b->result[i])->dtype == MOT_F64)
-            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "compiled kernels give no f64 results");
+            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                            "compiled kernels give no f64 results");
     return MOT_OK;
 }
 
 static MotStatus add_nest(Build *b, MotNest *nest)
 {
     if (b->kernel->n_nests == MOT_MAX_NESTS)
-        return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "a kernel needs more than %d nests", MOT_MAX_NESTS);
+        return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                        "a kernel needs more than %d nests", MOT_MAX_NESTS);
     b->kernel->nest[b->kernel->n_nests++] = nest;
     return MOT_OK;
 }
@@ -155,9 +160,10 @@ static MotStatus place_results(Build *b, const MotOp *op)
                 b->is_stored[i] = true;
             }
         if (!b->buf_of[op->out[k]])
-            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(b->g, op),
-                            "no kernel shape covers this %s: it is followed by other ops in one kernel",
-                            mot_op_info(op->kind)->name);
+            return mot_fail(
+                b->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(b->g, op),
+                "no kernel shape covers this %s: it is followed by other ops in one kernel",
+                mot_op_info(op->kind)->name);
     }
     return MOT_OK;
 }
@@ -175,7 +181,8 @@ static MotStatus build_op_nests(Build *b)
             return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(b->g, op),
                             "no kernel shape covers this %s: it follows other ops in one kernel",
                             mot_op_info(op->kind)->name);
-        uint32_t *buf_of = mot_arena_copy(&b->ctx->arena, b->buf_of, b->g->values.n * sizeof *buf_of);
+        uint32_t *buf_of =
+            mot_arena_copy(&b->ctx->arena, b->buf_of, b->g->values.n * sizeof *buf_of);
         for (uint32_t k = 0; k < op->n_out; k++)
             for (uint32_t r = 0; r < b->n_results; r++)
                 if (b->result[r] == op->out[k])
@@ -215,7 +222,8 @@ static bool fit_result(const MotDag *dag, const MotType *first, const MotType *t
             continue;
         while (loop < n && dag->reduced >> loop & 1)
             loop++;
-        if (loop == n || !mot_extent_equal(dag->nest->loop[loop].extent, mot_extent_make(type->dims[d])))
+        if (loop == n ||
+            !mot_extent_equal(dag->nest->loop[loop].extent, mot_extent_make(type->dims[d])))
             return false;
         out->axis[d] = (MotAxis){.loop = loop++, .step = 1};
     }
@@ -229,7 +237,8 @@ static bool stores_cover(const MotDag *dag)
         const MotStore *s = &dag->nest->stores.data[i];
         for (int l = 0; l < dag->nest->n_loops; l++) {
             bool moves = s->access.stride[l].factor != 0;
-            if (dag->reduced >> l & 1 ? !moves && dag->nest->nodes.data[s->value].loops >> l & 1 : !moves)
+            if (dag->reduced >> l & 1 ? !moves && dag->nest->nodes.data[s->value].loops >> l & 1
+                                      : !moves)
                 return false;
         }
     }
@@ -239,7 +248,10 @@ static bool stores_cover(const MotDag *dag)
 /* A nest that stores these results, or NULL (and perhaps an error) if no one nest can. */
 static MotNest *build_nest(Build *b, const uint32_t *results, uint32_t n)
 {
-    MotDag dag = {.ctx = b->ctx, .g = b->g, .buf_of = b->buf_of, .nest = mot_nest_make(b->ctx, MOT_SHAPE_POINTWISE)};
+    MotDag dag = {.ctx = b->ctx,
+                  .g = b->g,
+                  .buf_of = b->buf_of,
+                  .nest = mot_nest_make(b->ctx, MOT_SHAPE_POINTWISE)};
     const MotType *first = mot_graph_type(b->g, b->result[results[0]]);
     for (int d = 0; d < first->rank; d++)
         if (first->dims[d] != 1)
@@ -252,7 +264,8 @@ static MotNest *build_nest(Build *b, const uint32_t *results, uint32_t n)
         MotNode value = mot_dag_build(&dag, v, &view);
         if (!value)
             return NULL;
-        MotAccess access = mot_access_make(mot_graph_type(b->g, v), b->kernel->n_operands + results[i], &view);
+        MotAccess access =
+            mot_access_make(mot_graph_type(b->g, v), b->kernel->n_operands + results[i], &view);
         mot_vec_push(&b->ctx->arena, &dag.nest->stores, (MotStore){access, value});
     }
     if (!stores_cover(&dag) || mot_nest_finish(b->ctx, dag.nest, dag.reduced) != MOT_OK)
@@ -289,9 +302,11 @@ static MotStatus build_dag_nests(Build *b)
             continue;
         MotNest *nest = build_nest(b, group, 1);
         if (!nest)
-            return b->ctx->status != MOT_OK ? b->ctx->status
-                                            : mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
-                                                       "no kernel shape covers how these results depend on their operands");
+            return b->ctx->status != MOT_OK
+                       ? b->ctx->status
+                       : mot_fail(
+                             b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                             "no kernel shape covers how these results depend on their operands");
         for (uint32_t k = i + 1; k < n; k++) {
             if (b->is_stored[todo[k]])
                 continue;
@@ -315,7 +330,8 @@ MotStatus mot_kernel_build(MotCtx *ctx, const MotGraph *graph, MotKernelIr *out_
 {
     *out_kernel = (MotKernelIr){.graph = graph};
     Build b = {.ctx = ctx, .kernel = out_kernel};
-    MOT_TRY(expand_graph(ctx, mot_graph_clone(ctx, graph), &b.g)); /* a copy: the original may belong to another thread */
+    MOT_TRY(expand_graph(ctx, mot_graph_clone(ctx, graph),
+                         &b.g)); /* a copy: the original may belong to another thread */
     b.buf_of = mot_arena_array(&ctx->arena, uint32_t, b.g->values.n);
     MOT_TRY(number_buffers(&b));
     MOT_TRY(check_dtypes(&b));
@@ -330,7 +346,8 @@ bool mot_kernel_supports(MotCtx *ctx, const MotGraph *graph, const char **out_re
     MotKernelIr kernel;
     bool is_supported = mot_kernel_build(ctx, graph, &kernel) == MOT_OK;
     if (out_reason)
-        *out_reason = is_supported ? NULL : mot_arena_strdup(&ctx->arena, mot_text_get(&ctx->error));
+        *out_reason =
+            is_supported ? NULL : mot_arena_strdup(&ctx->arena, mot_text_get(&ctx->error));
     if (!is_supported)
         mot_error_clear(ctx);
     return is_supported;

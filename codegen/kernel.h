@@ -52,12 +52,12 @@ typedef struct MotAccess {
 
 typedef enum MotNodeKind {
     MOT_NODE_NONE,
-    MOT_NODE_LOAD,   /* access; where arg[0] (a bool, may be none) is false nothing is read and the value is 0 */
-    MOT_NODE_CONST,  /* value */
-    MOT_NODE_INDEX,  /* start + step * loop, or start + step * arg[0] when there is an arg; i64 */
-    MOT_NODE_SIZE,   /* extent; i64 */
-    MOT_NODE_CHECK,  /* whether arg[0] (i64) is in [0, arg[1]); one that isn't is reported as a fault in the data; bool */
-    MOT_NODE_OP,     /* op, a pointwise row or CAST, on arg */
+    MOT_NODE_LOAD, /* access; where arg[0] (a bool, may be none) is false nothing is read and the value is 0 */
+    MOT_NODE_CONST, /* value */
+    MOT_NODE_INDEX, /* start + step * loop, or start + step * arg[0] when there is an arg; i64 */
+    MOT_NODE_SIZE,  /* extent; i64 */
+    MOT_NODE_CHECK, /* whether arg[0] (i64) is in [0, arg[1]); one that isn't is reported as a fault in the data; bool */
+    MOT_NODE_OP,    /* op, a pointwise row or CAST, on arg */
     MOT_NODE_REDUCE, /* op REDUCE_SUM or REDUCE_MAX of arg[0] over all reduced loops */
 } MotNodeKind;
 
@@ -71,12 +71,20 @@ typedef struct MotNodeInfo {
     int loop; /* INDEX: -1 with an arg */
     MotExtent extent;
     MotAccess *access;
-    uint32_t over; /* REDUCE: bit l: runs over loop l, as numbered while building; all reduced loops, as is checked */
+    uint32_t
+        over; /* REDUCE: bit l: runs over loop l, as numbered while building; all reduced loops, as is checked */
     /* Derived when the nest is complete: */
     uint32_t loops; /* bit l: the value varies along loop l */
     uint32_t phase; /* REDUCEs that must be complete before: its place in the chain of reductions */
-    bool is_saved;  /* computed once, kept in a row of scratch for later phases: too dear to compute again */
+    bool
+        is_saved; /* computed once, kept in a row of scratch for later phases: too dear to compute again */
 } MotNodeInfo;
+
+/* The phase from which on the node's value can be had: that of a REDUCE is known once its own loops are over. */
+static inline uint32_t mot_node_ready(const MotNodeInfo *node)
+{
+    return node->phase + (node->kind == MOT_NODE_REDUCE);
+}
 
 typedef struct MotStore {
     MotAccess access;
@@ -91,7 +99,8 @@ typedef struct MotLoop {
 typedef struct MotContract {
     MotAccess a, b, c; /* strides of the outer loops; c has none along reduced ones */
     MotExtent m, n, k;
-    MotExtent a_m, a_k, b_k, b_n, c_m; /* element strides: a_m or a_k is 1, b_k or b_n is 1, the stride of c along n is 1 */
+    MotExtent a_m, a_k, b_k, b_n,
+        c_m; /* element strides: a_m or a_k is 1, b_k or b_n is 1, the stride of c along n is 1 */
 } MotContract;
 
 /* result[pre, index[i], post] += update[pre, i, post], in the order of i; result starts as zeros. */

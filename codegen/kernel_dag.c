@@ -11,8 +11,8 @@ typedef MotNode (*DagRule)(MotDag *, const MotOp *, const MotView *);
 
 static MotNode refuse(MotDag *dag, const MotOp *op, const char *why)
 {
-    mot_fail(dag->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(dag->g, op), "no kernel shape covers this %s: %s",
-             mot_op_info(op->kind)->name, why);
+    mot_fail(dag->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(dag->g, op),
+             "no kernel shape covers this %s: %s", mot_op_info(op->kind)->name, why);
     return 0;
 }
 
@@ -28,7 +28,8 @@ static MotNode add_node(MotDag *dag, MotNodeInfo node)
 
 static MotNode add_op(MotDag *dag, MotOpKind op, MotDtype dtype, MotNode a, MotNode b, MotNode c)
 {
-    return add_node(dag, (MotNodeInfo){.kind = MOT_NODE_OP, .op = op, .dtype = dtype, .arg = {a, b, c}});
+    return add_node(dag,
+                    (MotNodeInfo){.kind = MOT_NODE_OP, .op = op, .dtype = dtype, .arg = {a, b, c}});
 }
 
 static MotNode add_int(MotDag *dag, int64_t value)
@@ -69,7 +70,8 @@ static MotView align_view(const MotView *view, const MotType *type)
 {
     MotView out = {.rank = type->rank};
     for (int d = 0; d < type->rank; d++)
-        out.axis[d] = type->dims[d] == 1 ? (MotAxis){.loop = -1} : view->axis[d + view->rank - type->rank];
+        out.axis[d] =
+            type->dims[d] == 1 ? (MotAxis){.loop = -1} : view->axis[d + view->rank - type->rank];
     return out;
 }
 
@@ -96,10 +98,12 @@ static MotNode build_constant(MotDag *dag, const MotOp *op, const MotView *view)
         return refuse(dag, op, "only scalar constants are part of a kernel");
     if (mot_dtype_class(data->type.dtype) == MOT_CLASS_INT) {
         MotNode v = add_int(dag, mot_tensor_get_int(data, 0));
-        return data->type.dtype == MOT_I64 ? v : add_op(dag, MOT_OP_CAST, data->type.dtype, v, 0, 0);
+        return data->type.dtype == MOT_I64 ? v
+                                           : add_op(dag, MOT_OP_CAST, data->type.dtype, v, 0, 0);
     }
-    return add_node(dag, (MotNodeInfo){
-                             .kind = MOT_NODE_CONST, .dtype = data->type.dtype, .value = mot_tensor_get(data, 0)});
+    return add_node(dag, (MotNodeInfo){.kind = MOT_NODE_CONST,
+                                       .dtype = data->type.dtype,
+                                       .value = mot_tensor_get(data, 0)});
 }
 
 static MotNode build_iota(MotDag *dag, const MotOp *op, const MotView *view)
@@ -136,7 +140,8 @@ static MotNode build_slice(MotDag *dag, const MotOp *op, const MotView *view)
 }
 
 /* select(inside, x, otherwise): x is built, and loaded, only where `inside` holds. */
-static MotNode build_guarded(MotDag *dag, MotValue x, const MotView *view, MotNode inside, MotNode otherwise)
+static MotNode build_guarded(MotDag *dag, MotValue x, const MotView *view, MotNode inside,
+                             MotNode otherwise)
 {
     MotNode outer = dag->guard;
     dag->guard = add_and(dag, outer, inside);
@@ -161,7 +166,8 @@ static MotNode build_pad(MotDag *dag, const MotOp *op, const MotView *view)
     }
     if (!inside)
         return mot_dag_build(dag, op->in[0], &own);
-    MotNode fill = add_node(dag, (MotNodeInfo){.kind = MOT_NODE_CONST, .dtype = type->dtype, .value = a->value});
+    MotNode fill = add_node(
+        dag, (MotNodeInfo){.kind = MOT_NODE_CONST, .dtype = type->dtype, .value = a->value});
     return build_guarded(dag, op->in[0], &own, inside, fill);
 }
 
@@ -201,7 +207,8 @@ static MotNode build_gather(MotDag *dag, const MotOp *op, const MotView *view)
                                                .dtype = MOT_I64,
                                                .extent = mot_extent_make(table->dims[axis])});
     MotNode is_in_range = add_node(
-        dag, (MotNodeInfo){.kind = MOT_NODE_CHECK, .dtype = MOT_BOOL, .arg = {i, size, dag->guard}});
+        dag,
+        (MotNodeInfo){.kind = MOT_NODE_CHECK, .dtype = MOT_BOOL, .arg = {i, size, dag->guard}});
     for (int d = 0; d < table->rank; d++)
         own.axis[d] = d < axis    ? view->axis[d]
                       : d == axis ? (MotAxis){.loop = -1, .index = i, .step = 1}
@@ -346,12 +353,12 @@ static MotNode build_reshape(MotDag *dag, const MotOp *op, const MotView *view)
 static const DagRule rules[MOT_N_OPS] = {
 #define POINTWISE(id, name, arity, classes, result, expression) [MOT_OP_##id] = build_pointwise,
 #include "ir/ops.def"
-    [MOT_OP_CONSTANT] = build_constant, [MOT_OP_IOTA] = build_iota,
-    [MOT_OP_CAST] = build_cast,         [MOT_OP_RESHAPE] = build_reshape,
+    [MOT_OP_CONSTANT] = build_constant,   [MOT_OP_IOTA] = build_iota,
+    [MOT_OP_CAST] = build_cast,           [MOT_OP_RESHAPE] = build_reshape,
     [MOT_OP_TRANSPOSE] = build_transpose, [MOT_OP_BROADCAST] = build_broadcast,
-    [MOT_OP_SLICE] = build_slice,       [MOT_OP_PAD] = build_pad,
-    [MOT_OP_CONCAT] = build_concat,     [MOT_OP_GATHER] = build_gather,
-    [MOT_OP_REDUCE_SUM] = build_reduce, [MOT_OP_REDUCE_MAX] = build_reduce,
+    [MOT_OP_SLICE] = build_slice,         [MOT_OP_PAD] = build_pad,
+    [MOT_OP_CONCAT] = build_concat,       [MOT_OP_GATHER] = build_gather,
+    [MOT_OP_REDUCE_SUM] = build_reduce,   [MOT_OP_REDUCE_MAX] = build_reduce,
     [MOT_OP_CONTRACT] = build_contract,
 };
 

@@ -30,8 +30,8 @@ typedef struct MotDag {
     const MotGraph *g;
     const uint32_t *buf_of; /* [values]: buffer + 1 of those that lie in one */
     MotNest *nest;
-    uint32_t reduced;       /* bit l: loop l is reduced */
-    MotNode guard;          /* bool: where false, what is built is not used; 0: always used */
+    uint32_t reduced; /* bit l: loop l is reduced */
+    MotNode guard;    /* bool: where false, what is built is not used; 0: always used */
     MotVec(MotBuilt) built;
 } MotDag;
 

@@ -11,7 +11,8 @@ const char *const mot_shape_names[] = {"pointwise", "row",       "column",      
 
 MotExtent mot_extent_make(int64_t dim)
 {
-    return dim >= 0 ? (MotExtent){.factor = dim} : (MotExtent){.factor = 1, .n = 1, .dim = {(uint16_t)(-dim - 1)}};
+    return dim >= 0 ? (MotExtent){.factor = dim}
+                    : (MotExtent){.factor = 1, .n = 1, .dim = {(uint16_t)(-dim - 1)}};
 }
 
 MotExtent mot_extent_scale(MotExtent a, int64_t factor)
@@ -53,7 +54,8 @@ MotNest *mot_nest_make(MotCtx *ctx, MotShape shape)
 int mot_nest_add_loop(MotCtx *ctx, MotNest *nest, MotExtent extent)
 {
     if (nest->n_loops == MOT_MAX_LOOPS) {
-        mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "a kernel needs more than %d loops", MOT_MAX_LOOPS);
+        mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "a kernel needs more than %d loops",
+                 MOT_MAX_LOOPS);
         return -1;
     }
     nest->loop[nest->n_loops].extent = extent;
@@ -198,7 +200,8 @@ static void join_loops(MotNest *nest)
 {
     for (int l = nest->n_loops - 1; l-- > 0;)
         if (can_join(nest, l)) {
-            nest->loop[l + 1].extent = mot_extent_mul(nest->loop[l].extent, nest->loop[l + 1].extent);
+            nest->loop[l + 1].extent =
+                mot_extent_mul(nest->loop[l].extent, nest->loop[l + 1].extent);
             Renumbering r;
             for (int k = 0; k < MOT_MAX_LOOPS; k++)
                 r.to[k] = k == l ? -1 : k > l ? k - 1 : k;
@@ -240,9 +243,9 @@ static void choose_shape(MotNest *nest)
 
 static bool is_dear(const MotNodeInfo *node)
 {
-    static const bool dear[MOT_N_OPS] = {[MOT_OP_EXP] = true,  [MOT_OP_LOG] = true,     [MOT_OP_TANH] = true,
-                                         [MOT_OP_ERF] = true,  [MOT_OP_SIGMOID] = true, [MOT_OP_POW] = true,
-                                         [MOT_OP_SIN] = true,  [MOT_OP_COS] = true};
+    static const bool dear[MOT_N_OPS] = {
+        [MOT_OP_EXP] = true,     [MOT_OP_LOG] = true, [MOT_OP_TANH] = true, [MOT_OP_ERF] = true,
+        [MOT_OP_SIGMOID] = true, [MOT_OP_POW] = true, [MOT_OP_SIN] = true,  [MOT_OP_COS] = true};
     return node->kind == MOT_NODE_OP && node->dtype == MOT_F32 && dear[node->op];
 }
 
@@ -251,7 +254,8 @@ static void find_saved(MotCtx *ctx, MotNest *nest, uint32_t reduced)
 {
     uint32_t *wanted = mot_arena_array(&ctx->arena, uint32_t, nest->nodes.n);
     for (uint32_t i = 0; i < nest->stores.n; i++)
-        wanted[nest->stores.data[i].value] |= 1u << nest->nodes.data[nest->stores.data[i].value].phase;
+        wanted[nest->stores.data[i].value] |=
+            1u << mot_node_ready(&nest->nodes.data[nest->stores.data[i].value]);
     for (uint32_t i = nest->nodes.n; i-- > 1;) {
         MotNodeInfo *node = &nest->nodes.data[i];
         uint32_t phases = wanted[i];
@@ -273,7 +277,7 @@ static MotStatus derive_phases(MotCtx *ctx, MotNest *nest, uint32_t reduced)
         node->loops = find_node_loops(nest, node, reduced);
         for (int k = 0; k < 3; k++) {
             const MotNodeInfo *arg = &nest->nodes.data[node->arg[k]];
-            uint32_t phase = arg->phase + (arg->kind == MOT_NODE_REDUCE);
+            uint32_t phase = mot_node_ready(arg);
             node->phase = phase > node->phase ? phase : node->phase;
         }
         if (node->kind == MOT_NODE_REDUCE && node->phase + 1 > nest->n_phases)
@@ -281,11 +285,13 @@ static MotStatus derive_phases(MotCtx *ctx, MotNest *nest, uint32_t reduced)
     }
     for (uint32_t i = 0; i < nest->stores.n; i++) {
         const MotNodeInfo *value = &nest->nodes.data[nest->stores.data[i].value];
-        if (find_access_loops(nest, &nest->stores.data[i].access) & reduced && value->phase + 1 > nest->n_phases)
-            nest->n_phases = value->phase + 1;
+        if (find_access_loops(nest, &nest->stores.data[i].access) & reduced &&
+            mot_node_ready(value) + 1 > nest->n_phases)
+            nest->n_phases = mot_node_ready(value) + 1;
     }
     if (nest->n_phases > 16)
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "a kernel has more than 16 reductions in a chain");
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+                        "a kernel has more than 16 reductions in a chain");
     find_saved(ctx, nest, reduced);
     return MOT_OK;
 }

@@ -12,8 +12,8 @@
 
 bool mot_op_has_nest(const MotOp *op)
 {
-    return op->kind == MOT_OP_CONTRACT || op->kind == MOT_OP_SCATTER_ADD || op->kind == MOT_OP_ATTENTION ||
-           op->kind == MOT_OP_ATTENTION_GRAD;
+    return op->kind == MOT_OP_CONTRACT || op->kind == MOT_OP_SCATTER_ADD ||
+           op->kind == MOT_OP_ATTENTION || op->kind == MOT_OP_ATTENTION_GRAD;
 }
 
 /* ---- Contract ---- */
@@ -59,7 +59,8 @@ static void append_letter(Runs *runs, const Run *letter)
     Run *last = runs->n ? &runs->run[runs->n - 1] : NULL;
     bool continues = last != NULL;
     for (int t = 0; t < 3 && continues; t++)
-        continues = mot_extent_equal(last->stride[t], mot_extent_mul(letter->stride[t], letter->extent));
+        continues =
+            mot_extent_equal(last->stride[t], mot_extent_mul(letter->stride[t], letter->extent));
     if (!continues) {
         runs->run[runs->n++] = *letter;
         return;
@@ -140,7 +141,8 @@ static void add_outer_loops(MotCtx *ctx, MotNest *nest, const Runs *runs, int ch
 static MotNest *make_gemm(MotCtx *ctx, const Runs *runs, const int *chosen, const uint32_t *buf)
 {
     MotNest *nest = mot_nest_make(ctx, MOT_SHAPE_CONTRACT);
-    const Run *m = &runs[M].run[chosen[M]], *n = &runs[N].run[chosen[N]], *k = &runs[K].run[chosen[K]];
+    const Run *m = &runs[M].run[chosen[M]], *n = &runs[N].run[chosen[N]],
+              *k = &runs[K].run[chosen[K]];
     nest->contract = (MotContract){.a = {.buf = buf[A], .dtype = MOT_F32},
                                    .b = {.buf = buf[B], .dtype = MOT_F32},
                                    .c = {.buf = buf[C], .dtype = MOT_F32},
@@ -161,22 +163,26 @@ static MotNest *make_gemm(MotCtx *ctx, const Runs *runs, const int *chosen, cons
 }
 
 /* `first` and `second`: which operand plays A and which B; the result's inner dim must come from B. */
-static MotNest *try_gemm(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of, int first)
+static MotNest *try_gemm(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of,
+                         int first)
 {
-    const char *spec = mot_attrs(op, contract)->spec, *comma = strchr(spec, ','), *arrow = strstr(spec, "->");
+    const char *spec = mot_attrs(op, contract)->spec, *comma = strchr(spec, ','),
+               *arrow = strstr(spec, "->");
     Run *letters = mot_arena_array(&ctx->arena, Run, 128);
     read_letters(spec, mot_graph_type(g, op->in[0]), first == 0 ? A : B, letters);
     read_letters(comma + 1, mot_graph_type(g, op->in[1]), first == 0 ? B : A, letters);
     read_letters(arrow + 2, mot_graph_type(g, op->out[0]), C, letters);
     Runs runs[N_CLASSES] = {0};
     int chosen[N_CLASSES] = {0};
-    uint32_t buf[] = {buf_of[op->in[first]] - 1, buf_of[op->in[!first]] - 1, buf_of[op->out[0]] - 1};
+    uint32_t buf[] = {buf_of[op->in[first]] - 1, buf_of[op->in[!first]] - 1,
+                      buf_of[op->out[0]] - 1};
     if (!classify_letters(spec, letters, runs) || !choose_runs(runs, chosen))
         return NULL;
     return make_gemm(ctx, runs, chosen, buf);
 }
 
-static MotNest *make_contract(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
+static MotNest *make_contract(MotCtx *ctx, const MotGraph *g, const MotOp *op,
+                              const uint32_t *buf_of)
 {
     if (mot_graph_type(g, op->out[0])->dtype != MOT_F32)
         return NULL;
@@ -195,18 +201,20 @@ static MotExtent multiply_dims(const MotType *type, int from, int to)
 }
 
 /* Three loops, each of which may be of extent 1: dims before the axis, dims after it, the index's dims. */
-static MotNest *make_scatter(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
+static MotNest *make_scatter(MotCtx *ctx, const MotGraph *g, const MotOp *op,
+                             const uint32_t *buf_of)
 {
     const MotType *index = mot_graph_type(g, op->in[0]), *update = mot_graph_type(g, op->in[1]);
     const MotType *result = mot_graph_type(g, op->out[0]);
     if (result->dtype != MOT_F32) {
-        mot_fail(ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(g, op), "no kernel shape covers scatter_add of %s",
-                 mot_dtype_name(result->dtype));
+        mot_fail(ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(g, op),
+                 "no kernel shape covers scatter_add of %s", mot_dtype_name(result->dtype));
         return NULL;
     }
     int axis = (int)mot_attrs(op, scatter)->axis;
     MotNest *nest = mot_nest_make(ctx, MOT_SHAPE_SCATTER);
-    MotExtent pre = multiply_dims(result, 0, axis), post = multiply_dims(result, axis + 1, result->rank);
+    MotExtent pre = multiply_dims(result, 0, axis),
+              post = multiply_dims(result, axis + 1, result->rank);
     MotExtent n = multiply_dims(index, 0, index->rank), one = {.factor = 1};
     mot_nest_add_loop(ctx, nest, pre);
     mot_nest_add_loop(ctx, nest, post);
@@ -214,22 +222,23 @@ static MotNest *make_scatter(MotCtx *ctx, const MotGraph *g, const MotOp *op, co
     nest->n_kept = 2;
     nest->lane_loop = 1;
     MotExtent size = mot_extent_make(result->dims[axis]);
-    nest->scatter =
-        (MotScatter){.index = {.buf = buf_of[op->in[0]] - 1, .dtype = index->dtype, .stride = {{0}, {0}, one}},
-                     .update = {.buf = buf_of[op->in[1]] - 1,
-                                .dtype = update->dtype,
-                                .stride = {mot_extent_mul(n, post), one, post}},
-                     .result = {.buf = buf_of[op->out[0]] - 1,
-                                .dtype = result->dtype,
-                                .stride = {mot_extent_mul(size, post), one}},
-                     .size = size,
-                     .axis_stride = post};
+    nest->scatter = (MotScatter){
+        .index = {.buf = buf_of[op->in[0]] - 1, .dtype = index->dtype, .stride = {{0}, {0}, one}},
+        .update = {.buf = buf_of[op->in[1]] - 1,
+                   .dtype = update->dtype,
+                   .stride = {mot_extent_mul(n, post), one, post}},
+        .result = {.buf = buf_of[op->out[0]] - 1,
+                   .dtype = result->dtype,
+                   .stride = {mot_extent_mul(size, post), one}},
+        .size = size,
+        .axis_stride = post};
     return nest;
 }
 
 /* ---- Attention ---- */
 
-static MotNest *make_attention(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
+static MotNest *make_attention(MotCtx *ctx, const MotGraph *g, const MotOp *op,
+                               const uint32_t *buf_of)
 {
     bool is_grad = op->kind == MOT_OP_ATTENTION_GRAD;
     uint32_t n_plain = is_grad ? 6 : 3, n = 0;

@@ -5,9 +5,12 @@
 #include <string.h>
 
 static const MotLlvmShape *const shapes[MOT_N_SHAPES] = {
-    [MOT_SHAPE_POINTWISE] = &mot_llvm_pointwise,       [MOT_SHAPE_ROW] = &mot_llvm_row,
-    [MOT_SHAPE_COLUMN] = &mot_llvm_column,             [MOT_SHAPE_CONTRACT] = &mot_llvm_contract,
-    [MOT_SHAPE_SCATTER] = &mot_llvm_scatter_add,       [MOT_SHAPE_ATTENTION] = &mot_llvm_attention,
+    [MOT_SHAPE_POINTWISE] = &mot_llvm_pointwise,
+    [MOT_SHAPE_ROW] = &mot_llvm_row,
+    [MOT_SHAPE_COLUMN] = &mot_llvm_column,
+    [MOT_SHAPE_CONTRACT] = &mot_llvm_contract,
+    [MOT_SHAPE_SCATTER] = &mot_llvm_scatter_add,
+    [MOT_SHAPE_ATTENTION] = &mot_llvm_attention,
     [MOT_SHAPE_ATTENTION_GRAD] = &mot_llvm_attention_grad};
 
 void mot_llvm_init(MotLlvm *l, MotCtx *ctx, const MotKernelIr *kernel, MotIsa isa)
@@ -97,8 +100,8 @@ LLVMValueRef mot_llvm_extent(MotLlvm *l, MotExtent e)
     LLVMValueRef value = mot_llvm_int(l, e.factor);
     for (uint32_t i = 0; i < e.n; i++) {
         LLVMValueRef at = mot_llvm_int(l, e.dim[i]);
-        LLVMValueRef dim =
-            LLVMBuildLoad2(l->entry, l->i64, LLVMBuildInBoundsGEP2(l->entry, l->i64, l->dims, &at, 1, ""), "dim");
+        LLVMValueRef dim = LLVMBuildLoad2(
+            l->entry, l->i64, LLVMBuildInBoundsGEP2(l->entry, l->i64, l->dims, &at, 1, ""), "dim");
         value = i == 0 && e.factor == 1 ? dim : LLVMBuildNSWMul(l->entry, value, dim, "");
     }
     return value;
@@ -177,12 +180,15 @@ LLVMValueRef mot_llvm_call(MotLlvm *l, const char *name, const LLVMTypeRef *type
     for (unsigned i = 0; i < n_types; i++)
         own[i] = types[i];
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(l->module, id, own, n_types);
-    return LLVMBuildCall2(l->b, LLVMIntrinsicGetType(l->llvm, id, own, n_types), fn, args, n_args, "");
+    return LLVMBuildCall2(l->b, LLVMIntrinsicGetType(l->llvm, id, own, n_types), fn, args, n_args,
+                          "");
 }
 
-static LLVMValueRef call_service(MotLlvm *l, unsigned index, LLVMTypeRef type, LLVMValueRef *args, unsigned n)
+static LLVMValueRef call_service(MotLlvm *l, unsigned index, LLVMTypeRef type, LLVMValueRef *args,
+                                 unsigned n)
 {
-    LLVMValueRef fn = LLVMBuildLoad2(l->b, l->ptr, mot_llvm_at(l, l->ptr, l->services, mot_llvm_int(l, index)), "");
+    LLVMValueRef fn = LLVMBuildLoad2(
+        l->b, l->ptr, mot_llvm_at(l, l->ptr, l->services, mot_llvm_int(l, index)), "");
     return LLVMBuildCall2(l->b, type, fn, args, n, "");
 }
 
@@ -194,7 +200,16 @@ void mot_llvm_gemm(MotLlvm *l, const MotLlvmGemm *g)
     LLVMValueRef args[N_ARGS] = {l->services,
                                  LLVMConstInt(l->i32, g->trans_a, false),
                                  LLVMConstInt(l->i32, g->trans_b, false),
-                                 g->m, g->n, g->k, g->a, g->lda, g->b, g->ldb, g->beta, g->c, g->ldc};
+                                 g->m,
+                                 g->n,
+                                 g->k,
+                                 g->a,
+                                 g->lda,
+                                 g->b,
+                                 g->ldb,
+                                 g->beta,
+                                 g->c,
+                                 g->ldc};
     enum { SGEMM = offsetof(MotServices, sgemm) / sizeof(void *) };
     call_service(l, SGEMM, LLVMFunctionType(l->nothing, types, N_ARGS, false), args, N_ARGS);
 }
@@ -209,7 +224,8 @@ void mot_llvm_report_index(MotLlvm *l, LLVMValueRef index)
 LLVMValueRef mot_llvm_buf(MotLlvm *l, uint32_t buf)
 {
     LLVMValueRef at = mot_llvm_int(l, buf);
-    return LLVMBuildLoad2(l->entry, l->ptr, LLVMBuildInBoundsGEP2(l->entry, l->ptr, l->bufs, &at, 1, ""), "buf");
+    return LLVMBuildLoad2(l->entry, l->ptr,
+                          LLVMBuildInBoundsGEP2(l->entry, l->ptr, l->bufs, &at, 1, ""), "buf");
 }
 
 LLVMValueRef mot_llvm_at(MotLlvm *l, LLVMTypeRef type, LLVMValueRef base, LLVMValueRef index)
@@ -226,7 +242,8 @@ LLVMValueRef mot_llvm_scratch(MotLlvm *l, LLVMValueRef byte_offset)
 
 static void add_attribute(MotLlvm *l, const char *key, const char *value)
 {
-    LLVMAttributeRef a = LLVMCreateStringAttribute(l->llvm, key, (unsigned)strlen(key), value, (unsigned)strlen(value));
+    LLVMAttributeRef a = LLVMCreateStringAttribute(l->llvm, key, (unsigned)strlen(key), value,
+                                                   (unsigned)strlen(value));
     LLVMAddAttributeAtIndex(l->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
 }
 
@@ -264,7 +281,8 @@ static void print_run(MotLlvm *l, const MotLlvmShape *shape, uint32_t nest)
     LLVMBuildRetVoid(l->b);
 }
 
-static void print_count(MotLlvm *l, const char *name, uint32_t nest, LLVMValueRef (*count)(MotLlvm *))
+static void print_count(MotLlvm *l, const char *name, uint32_t nest,
+                        LLVMValueRef (*count)(MotLlvm *))
 {
     LLVMTypeRef params[] = {l->ptr};
     begin_function(l, name, nest, LLVMFunctionType(l->i64, params, 1, false));

@@ -20,26 +20,27 @@ typedef struct MotLlvm {
     LLVMContextRef llvm;
     LLVMModuleRef module;
     LLVMBuilderRef b;
-    LLVMBuilderRef entry; /* at the end of the entry block: allocas, dims, what holds for the whole call */
+    LLVMBuilderRef
+        entry; /* at the end of the entry block: allocas, dims, what holds for the whole call */
     MotIsa isa;
     unsigned lanes;
     LLVMTypeRef i1, i8, i32, i64, f32, f64, ptr, nothing;
     const MotKernelIr *kernel;
     const MotNest *nest;
     LLVMValueRef fn, bufs, dims, services, scratch;
-    LLVMValueRef begin, end;             /* tasks of this call */
-    LLVMValueRef index[MOT_MAX_LOOPS];   /* the point in the loops; the lane loop's is in MotLanes */
-    LLVMValueRef saved_index;            /* the point in the reduced loops, in vectors of saved nodes */
+    LLVMValueRef begin, end;           /* tasks of this call */
+    LLVMValueRef index[MOT_MAX_LOOPS]; /* the point in the loops; the lane loop's is in MotLanes */
+    LLVMValueRef saved_index; /* the point in the reduced loops, in vectors of saved nodes */
 } MotLlvm;
 
 /* The lanes at which nodes are computed now, and the values computed so far. */
 typedef struct MotLanes {
-    LLVMValueRef first; /* i64: index along the lane loop of lane 0 */
-    LLVMValueRef mask;  /* <lanes x i1>, or NULL: all lanes are inside */
-    LLVMValueRef *value; /* [nodes]; NULL: not computed in this place */
+    LLVMValueRef first;    /* i64: index along the lane loop of lane 0 */
+    LLVMValueRef mask;     /* <lanes x i1>, or NULL: all lanes are inside */
+    LLVMValueRef *value;   /* [nodes]; NULL: not computed in this place */
     LLVMValueRef *reduced; /* [nodes]: alloca of REDUCE nodes: partial results, then the results */
     LLVMValueRef *total;   /* [nodes]: the same, of complete chunks */
-    unsigned number;    /* among the lanes that share a scratch row of saved nodes */
+    unsigned number;       /* among the lanes that share a scratch row of saved nodes */
 } MotLanes;
 
 /* ---- llvm.c: integers, loops, functions ---- */
@@ -97,7 +98,8 @@ LLVMValueRef mot_llvm_scratch(MotLlvm *l, LLVMValueRef byte_offset);
 /* ---- llvm_vector.c: vectors of lanes ---- */
 
 LLVMTypeRef mot_llvm_vector(MotLlvm *l, LLVMTypeRef element);
-LLVMTypeRef mot_llvm_type(MotLlvm *l, MotDtype dtype); /* of an element as it is computed with: bool is i1 */
+LLVMTypeRef mot_llvm_type(MotLlvm *l,
+                          MotDtype dtype); /* of an element as it is computed with: bool is i1 */
 LLVMValueRef mot_llvm_splat(MotLlvm *l, LLVMValueRef scalar);
 LLVMValueRef mot_llvm_splat_f32(MotLlvm *l, double value);
 LLVMValueRef mot_llvm_splat_int(MotLlvm *l, LLVMTypeRef type, int64_t value);
@@ -107,18 +109,23 @@ LLVMValueRef mot_llvm_iota(MotLlvm *l, LLVMValueRef first);
 /* Lanes whose index, from `first` on, is below `end`. */
 LLVMValueRef mot_llvm_tail_mask(MotLlvm *l, LLVMValueRef first, LLVMValueRef end);
 /* NULL masks stand for all lanes. Lanes off give 0, or are not written. */
-LLVMValueRef mot_llvm_load(MotLlvm *l, LLVMTypeRef element, LLVMValueRef address, LLVMValueRef mask);
+LLVMValueRef mot_llvm_load(MotLlvm *l, LLVMTypeRef element, LLVMValueRef address,
+                           LLVMValueRef mask);
 void mot_llvm_store(MotLlvm *l, LLVMValueRef vector, LLVMValueRef address, LLVMValueRef mask);
-LLVMValueRef mot_llvm_gather(MotLlvm *l, LLVMTypeRef element, LLVMValueRef base, LLVMValueRef offsets, LLVMValueRef mask);
-void mot_llvm_scatter(MotLlvm *l, LLVMValueRef vector, LLVMValueRef base, LLVMValueRef offsets, LLVMValueRef mask);
-LLVMValueRef mot_llvm_fadd(MotLlvm *l, LLVMValueRef a, LLVMValueRef b); /* these may contract to fused multiply-adds */
+LLVMValueRef mot_llvm_gather(MotLlvm *l, LLVMTypeRef element, LLVMValueRef base,
+                             LLVMValueRef offsets, LLVMValueRef mask);
+void mot_llvm_scatter(MotLlvm *l, LLVMValueRef vector, LLVMValueRef base, LLVMValueRef offsets,
+                      LLVMValueRef mask);
+LLVMValueRef mot_llvm_fadd(MotLlvm *l, LLVMValueRef a,
+                           LLVMValueRef b); /* these may contract to fused multiply-adds */
 LLVMValueRef mot_llvm_fsub(MotLlvm *l, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef mot_llvm_fmul(MotLlvm *l, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef mot_llvm_select(MotLlvm *l, LLVMValueRef mask, LLVMValueRef a, LLVMValueRef b);
 /* All lanes combined by `combine` in a fixed tree; in every lane of the result. */
 LLVMValueRef mot_llvm_reduce_lanes(MotLlvm *l, LLVMValueRef vector,
                                    LLVMValueRef (*combine)(MotLlvm *, LLVMValueRef, LLVMValueRef));
-LLVMValueRef mot_llvm_fmax(MotLlvm *l, LLVMValueRef a, LLVMValueRef b); /* ops.def's max: NaN in, NaN out */
+LLVMValueRef mot_llvm_fmax(MotLlvm *l, LLVMValueRef a,
+                           LLVMValueRef b); /* ops.def's max: NaN in, NaN out */
 
 /* ---- llvm_math.c: the scalar functions, on vectors ---- */
 
@@ -142,8 +149,8 @@ typedef struct MotLlvmShape {
     LLVMValueRef (*scratch_bytes)(MotLlvm *l);
     bool is_coarse;
 } MotLlvmShape;
-extern const MotLlvmShape mot_llvm_pointwise, mot_llvm_row, mot_llvm_column, mot_llvm_contract, mot_llvm_scatter_add,
-    mot_llvm_attention, mot_llvm_attention_grad;
+extern const MotLlvmShape mot_llvm_pointwise, mot_llvm_row, mot_llvm_column, mot_llvm_contract,
+    mot_llvm_scatter_add, mot_llvm_attention, mot_llvm_attention_grad;
 LLVMValueRef mot_llvm_no_scratch(MotLlvm *l);
 
 #endif

@@ -13,11 +13,27 @@
 #include <math.h>
 
 enum { ROWS = 64, KEYS = 256 };
-enum { Q, K, V, OUT, LSE, G, DQ, DK, DV }; /* the buffers of attention_grad; of attention the first five */
+enum {
+    Q,
+    K,
+    V,
+    OUT,
+    LSE,
+    G,
+    DQ,
+    DK,
+    DV
+}; /* the buffers of attention_grad; of attention the first five */
 
 /* Scratch, in floats: scores or probabilities, gradients of scores, and three numbers a row. */
-enum { AT_P = 0, AT_DS = ROWS * KEYS, AT_MAX = 2 * ROWS * KEYS, AT_SUM = AT_MAX + ROWS, AT_DELTA = AT_SUM + ROWS,
-       SCRATCH_FLOATS = AT_DELTA + ROWS };
+enum {
+    AT_P = 0,
+    AT_DS = ROWS * KEYS,
+    AT_MAX = 2 * ROWS * KEYS,
+    AT_SUM = AT_MAX + ROWS,
+    AT_DELTA = AT_SUM + ROWS,
+    SCRATCH_FLOATS = AT_DELTA + ROWS
+};
 
 /* What a tile of queries of one head is worked on with. */
 typedef struct {
@@ -35,8 +51,12 @@ static const MotAttention *attention_of(const MotLlvm *l)
 static Tile make_tile(MotLlvm *l)
 {
     const MotAttention *a = attention_of(l);
-    return (Tile){.B = mot_llvm_extent(l, a->B), .T = mot_llvm_extent(l, a->T), .H = mot_llvm_extent(l, a->H),
-                  .D = mot_llvm_extent(l, a->D), .S = mot_llvm_extent(l, a->S), .G = mot_llvm_extent(l, a->G),
+    return (Tile){.B = mot_llvm_extent(l, a->B),
+                  .T = mot_llvm_extent(l, a->T),
+                  .H = mot_llvm_extent(l, a->H),
+                  .D = mot_llvm_extent(l, a->D),
+                  .S = mot_llvm_extent(l, a->S),
+                  .G = mot_llvm_extent(l, a->G),
                   .E = mot_llvm_extent(l, a->E)};
 }
 
@@ -53,8 +73,8 @@ static LLVMValueRef scratch_at(MotLlvm *l, int64_t part, LLVMValueRef row, int64
 }
 
 /* Element [b, position, head, 0] of a tensor [B, n, heads, size]. */
-static LLVMValueRef head_at(MotLlvm *l, const Tile *t, int buf, LLVMValueRef n, LLVMValueRef heads, LLVMValueRef size,
-                            LLVMValueRef position, LLVMValueRef head)
+static LLVMValueRef head_at(MotLlvm *l, const Tile *t, int buf, LLVMValueRef n, LLVMValueRef heads,
+                            LLVMValueRef size, LLVMValueRef position, LLVMValueRef head)
 {
     LLVMValueRef at = mot_llvm_add(l, mot_llvm_mul(l, t->b, n), position);
     at = mot_llvm_mul(l, mot_llvm_add(l, mot_llvm_mul(l, at, heads), head), size);
@@ -62,12 +82,14 @@ static LLVMValueRef head_at(MotLlvm *l, const Tile *t, int buf, LLVMValueRef n, 
 }
 
 /* Rows of the query side (q, out and their gradients) and of the key side, at the tile's start. */
-static LLVMValueRef query_rows(MotLlvm *l, const Tile *t, int buf, LLVMValueRef size, LLVMValueRef position)
+static LLVMValueRef query_rows(MotLlvm *l, const Tile *t, int buf, LLVMValueRef size,
+                               LLVMValueRef position)
 {
     return head_at(l, t, buf, t->T, t->H, size, position, t->h);
 }
 
-static LLVMValueRef key_rows(MotLlvm *l, const Tile *t, int buf, LLVMValueRef size, LLVMValueRef position)
+static LLVMValueRef key_rows(MotLlvm *l, const Tile *t, int buf, LLVMValueRef size,
+                             LLVMValueRef position)
 {
     return head_at(l, t, buf, t->S, t->G, size, position, t->g);
 }
@@ -137,19 +159,23 @@ static LLVMValueRef mask_row(MotLlvm *l, const Tile *t, LLVMValueRef row)
     LLVMValueRef index[] = {t->b, t->h, mot_llvm_add(l, t->q0, row), t->k0}, at = fixed(l, 0);
     for (int i = 0; i < 4; i++)
         if (a->mask_stride[i].factor)
-            at = mot_llvm_add(l, at, mot_llvm_mul(l, index[i], mot_llvm_extent(l, a->mask_stride[i])));
+            at = mot_llvm_add(l, at,
+                              mot_llvm_mul(l, index[i], mot_llvm_extent(l, a->mask_stride[i])));
     return mot_llvm_at(l, l->f32, mot_llvm_buf(l, a->mask), at);
 }
 
 /* scale * score + mask at keys [j, j + lanes) of the tile; `visible` says which of them count. */
-static LLVMValueRef scaled_score(MotLlvm *l, LLVMValueRef raw, LLVMValueRef mask_address, LLVMValueRef j, LLVMValueRef visible)
+static LLVMValueRef scaled_score(MotLlvm *l, LLVMValueRef raw, LLVMValueRef mask_address,
+                                 LLVMValueRef j, LLVMValueRef visible)
 {
     const MotAttention *a = attention_of(l);
     LLVMValueRef s = mot_llvm_fmul(l, raw, mot_llvm_splat_f32(l, a->scale));
     if (!mask_address)
         return s;
-    LLVMValueRef mask = a->mask_stride[3].factor ? mot_llvm_load(l, l->f32, mot_llvm_at(l, l->f32, mask_address, j), visible)
-                                                 : load_splat(l, mask_address);
+    LLVMValueRef mask =
+        a->mask_stride[3].factor
+            ? mot_llvm_load(l, l->f32, mot_llvm_at(l, l->f32, mask_address, j), visible)
+            : load_splat(l, mask_address);
     return mot_llvm_fadd(l, s, mask);
 }
 
@@ -157,7 +183,8 @@ static LLVMValueRef scaled_score(MotLlvm *l, LLVMValueRef raw, LLVMValueRef mask
 static void scale_row(MotLlvm *l, LLVMValueRef row, LLVMValueRef n, LLVMValueRef factor)
 {
     MotLlvmLoop loop = vector_loop_begin(l, n);
-    LLVMValueRef mask = mot_llvm_tail_mask(l, loop.index, n), at = mot_llvm_at(l, l->f32, row, loop.index);
+    LLVMValueRef mask = mot_llvm_tail_mask(l, loop.index, n),
+                 at = mot_llvm_at(l, l->f32, row, loop.index);
     mot_llvm_store(l, mot_llvm_fmul(l, mot_llvm_load(l, l->f32, at, mask), factor), at, mask);
     mot_llvm_loop_end(l, &loop);
 }
@@ -165,7 +192,8 @@ static void scale_row(MotLlvm *l, LLVMValueRef row, LLVMValueRef n, LLVMValueRef
 /* ---- Products of a tile ---- */
 
 /* scores[rows, keys] = queries keys^T: of q and k, or of the result's gradient and v. */
-static void print_scores(MotLlvm *l, const Tile *t, int64_t part, int query_buf, int key_buf, LLVMValueRef size)
+static void print_scores(MotLlvm *l, const Tile *t, int64_t part, int query_buf, int key_buf,
+                         LLVMValueRef size)
 {
     MotLlvmGemm gemm = {.trans_b = true,
                         .m = t->rows,
@@ -182,7 +210,8 @@ static void print_scores(MotLlvm *l, const Tile *t, int64_t part, int query_buf,
 }
 
 /* queries[rows, size] (+)= tile[rows, keys] keys[keys, size]; the first tile of keys stores. */
-static void print_to_queries(MotLlvm *l, const Tile *t, int64_t part, int key_buf, int query_buf, LLVMValueRef size)
+static void print_to_queries(MotLlvm *l, const Tile *t, int64_t part, int key_buf, int query_buf,
+                             LLVMValueRef size)
 {
     LLVMValueRef is_first = LLVMBuildICmp(l->b, LLVMIntEQ, t->k0, fixed(l, 0), "");
     MotLlvmGemm gemm = {.m = t->rows,
@@ -192,14 +221,16 @@ static void print_to_queries(MotLlvm *l, const Tile *t, int64_t part, int key_bu
                         .lda = fixed(l, KEYS),
                         .b = key_rows(l, t, key_buf, size, t->k0),
                         .ldb = mot_llvm_mul(l, t->G, size),
-                        .beta = LLVMBuildSelect(l->b, is_first, LLVMConstReal(l->f32, 0), LLVMConstReal(l->f32, 1), ""),
+                        .beta = LLVMBuildSelect(l->b, is_first, LLVMConstReal(l->f32, 0),
+                                                LLVMConstReal(l->f32, 1), ""),
                         .c = query_rows(l, t, query_buf, size, t->q0),
                         .ldc = mot_llvm_mul(l, t->H, size)};
     mot_llvm_gemm(l, &gemm);
 }
 
 /* keys[keys, size] += tile[rows, keys]^T queries[rows, size]. */
-static void print_to_keys(MotLlvm *l, const Tile *t, int64_t part, int query_buf, int key_buf, LLVMValueRef size)
+static void print_to_keys(MotLlvm *l, const Tile *t, int64_t part, int query_buf, int key_buf,
+                          LLVMValueRef size)
 {
     MotLlvmGemm gemm = {.trans_a = true,
                         .m = t->keys,
@@ -219,7 +250,8 @@ static void print_to_keys(MotLlvm *l, const Tile *t, int64_t part, int query_buf
 static MotLlvmLoop key_loop_begin(MotLlvm *l, Tile *t)
 {
     LLVMValueRef n = count_keys(l, t);
-    MotLlvmLoop loop = mot_llvm_loop_begin(l, fixed(l, 0), mot_llvm_max(l, n, fixed(l, 1)), fixed(l, KEYS));
+    MotLlvmLoop loop =
+        mot_llvm_loop_begin(l, fixed(l, 0), mot_llvm_max(l, n, fixed(l, 1)), fixed(l, KEYS));
     t->k0 = loop.index;
     t->keys = mot_llvm_min(l, mot_llvm_sub(l, n, loop.index), fixed(l, KEYS));
     return loop;
@@ -228,12 +260,16 @@ static MotLlvmLoop key_loop_begin(MotLlvm *l, Tile *t)
 /* ---- Forward ---- */
 
 /* Scores of a row to scaled scores in scratch; gives their maximum over the visible keys. */
-static LLVMValueRef print_row_max(MotLlvm *l, const Tile *t, LLVMValueRef row, LLVMValueRef visible, LLVMValueRef old)
+static LLVMValueRef print_row_max(MotLlvm *l, const Tile *t, LLVMValueRef row, LLVMValueRef visible,
+                                  LLVMValueRef old)
 {
-    LLVMValueRef slot = make_slot(l, old), scores = scratch_at(l, AT_P, row, KEYS), masks = mask_row(l, t, row);
+    LLVMValueRef slot = make_slot(l, old), scores = scratch_at(l, AT_P, row, KEYS),
+                 masks = mask_row(l, t, row);
     MotLlvmLoop loop = vector_loop_begin(l, visible);
-    LLVMValueRef is_seen = mot_llvm_tail_mask(l, loop.index, visible), at = mot_llvm_at(l, l->f32, scores, loop.index);
-    LLVMValueRef s = scaled_score(l, mot_llvm_load(l, l->f32, at, NULL), masks, loop.index, is_seen);
+    LLVMValueRef is_seen = mot_llvm_tail_mask(l, loop.index, visible),
+                 at = mot_llvm_at(l, l->f32, scores, loop.index);
+    LLVMValueRef s =
+        scaled_score(l, mot_llvm_load(l, l->f32, at, NULL), masks, loop.index, is_seen);
     s = mot_llvm_select(l, is_seen, s, mot_llvm_splat_f32(l, -INFINITY));
     mot_llvm_store(l, s, at, NULL);
     LLVMBuildStore(l->b, mot_llvm_fmax(l, get_slot(l, slot), s), slot);
@@ -242,16 +278,19 @@ static LLVMValueRef print_row_max(MotLlvm *l, const Tile *t, LLVMValueRef row, L
 }
 
 /* Scaled scores to exponentials; gives their sum. What isn't visible becomes 0, up to the tile's keys. */
-static LLVMValueRef print_row_exp(MotLlvm *l, const Tile *t, LLVMValueRef row, LLVMValueRef visible, LLVMValueRef max)
+static LLVMValueRef print_row_exp(MotLlvm *l, const Tile *t, LLVMValueRef row, LLVMValueRef visible,
+                                  LLVMValueRef max)
 {
-    LLVMValueRef zeros = mot_llvm_splat_f32(l, 0), slot = make_slot(l, zeros), scores = scratch_at(l, AT_P, row, KEYS);
+    LLVMValueRef zeros = mot_llvm_splat_f32(l, 0), slot = make_slot(l, zeros),
+                 scores = scratch_at(l, AT_P, row, KEYS);
     MotLlvmLoop loop = vector_loop_begin(l, visible);
     LLVMValueRef at = mot_llvm_at(l, l->f32, scores, loop.index);
     LLVMValueRef e = mot_llvm_exp(l, mot_llvm_fsub(l, mot_llvm_load(l, l->f32, at, NULL), max));
     mot_llvm_store(l, e, at, NULL);
     LLVMBuildStore(l->b, mot_llvm_fadd(l, get_slot(l, slot), e), slot);
     mot_llvm_loop_end(l, &loop);
-    LLVMValueRef next = mot_llvm_mul(l, mot_llvm_ceil_div(l, visible, l->lanes), fixed(l, l->lanes));
+    LLVMValueRef next =
+        mot_llvm_mul(l, mot_llvm_ceil_div(l, visible, l->lanes), fixed(l, l->lanes));
     loop = mot_llvm_loop_begin(l, next, t->keys, fixed(l, l->lanes));
     mot_llvm_store(l, zeros, mot_llvm_at(l, l->f32, scores, loop.index), NULL);
     mot_llvm_loop_end(l, &loop);
@@ -285,8 +324,10 @@ static void start_rows(MotLlvm *l)
 static void finish_rows(MotLlvm *l, const Tile *t)
 {
     MotLlvmLoop loop = vector_loop_begin(l, t->rows);
-    LLVMValueRef at_sum = scratch_at(l, AT_SUM, loop.index, 1), mask = mot_llvm_tail_mask(l, loop.index, t->rows);
-    LLVMValueRef sum = mot_llvm_fmax(l, mot_llvm_load(l, l->f32, at_sum, NULL), mot_llvm_splat_f32(l, FLT_MIN));
+    LLVMValueRef at_sum = scratch_at(l, AT_SUM, loop.index, 1),
+                 mask = mot_llvm_tail_mask(l, loop.index, t->rows);
+    LLVMValueRef sum =
+        mot_llvm_fmax(l, mot_llvm_load(l, l->f32, at_sum, NULL), mot_llvm_splat_f32(l, FLT_MIN));
     LLVMValueRef max = mot_llvm_load(l, l->f32, scratch_at(l, AT_MAX, loop.index, 1), NULL);
     LLVMValueRef lse = mot_llvm_fadd(l, max, mot_llvm_log(l, sum));
     mot_llvm_store(l, lse, lse_at(l, t, mot_llvm_add(l, t->q0, loop.index)), mask);
@@ -294,7 +335,8 @@ static void finish_rows(MotLlvm *l, const Tile *t)
     mot_llvm_loop_end(l, &loop);
     loop = mot_llvm_loop_begin(l, fixed(l, 0), t->rows, fixed(l, 1));
     LLVMValueRef position = mot_llvm_add(l, t->q0, loop.index);
-    scale_row(l, query_rows(l, t, OUT, t->E, position), t->E, load_splat(l, scratch_at(l, AT_SUM, loop.index, 1)));
+    scale_row(l, query_rows(l, t, OUT, t->E, position), t->E,
+              load_splat(l, scratch_at(l, AT_SUM, loop.index, 1)));
     mot_llvm_loop_end(l, &loop);
 }
 
@@ -351,8 +393,10 @@ const MotLlvmShape mot_llvm_attention = {
 static void print_deltas(MotLlvm *l, const Tile *t)
 {
     MotLlvmLoop row = mot_llvm_loop_begin(l, fixed(l, 0), t->rows, fixed(l, 1));
-    LLVMValueRef position = mot_llvm_add(l, t->q0, row.index), slot = make_slot(l, mot_llvm_splat_f32(l, 0));
-    LLVMValueRef out = query_rows(l, t, OUT, t->E, position), g = query_rows(l, t, G, t->E, position);
+    LLVMValueRef position = mot_llvm_add(l, t->q0, row.index),
+                 slot = make_slot(l, mot_llvm_splat_f32(l, 0));
+    LLVMValueRef out = query_rows(l, t, OUT, t->E, position),
+                 g = query_rows(l, t, G, t->E, position);
     MotLlvmLoop loop = vector_loop_begin(l, t->E);
     LLVMValueRef mask = mot_llvm_tail_mask(l, loop.index, t->E);
     LLVMValueRef x = mot_llvm_load(l, l->f32, mot_llvm_at(l, l->f32, out, loop.index), mask);
@@ -373,8 +417,10 @@ static void print_gradient_row(MotLlvm *l, const Tile *t, LLVMValueRef row)
     LLVMValueRef delta = load_splat(l, scratch_at(l, AT_DELTA, row, 1));
     MotLlvmLoop loop = vector_loop_begin(l, t->keys);
     LLVMValueRef is_seen = mot_llvm_tail_mask(l, loop.index, visible);
-    LLVMValueRef at_p = mot_llvm_at(l, l->f32, p_row, loop.index), at_ds = mot_llvm_at(l, l->f32, ds_row, loop.index);
-    LLVMValueRef s = scaled_score(l, mot_llvm_load(l, l->f32, at_p, NULL), masks, loop.index, is_seen);
+    LLVMValueRef at_p = mot_llvm_at(l, l->f32, p_row, loop.index),
+                 at_ds = mot_llvm_at(l, l->f32, ds_row, loop.index);
+    LLVMValueRef s =
+        scaled_score(l, mot_llvm_load(l, l->f32, at_p, NULL), masks, loop.index, is_seen);
     LLVMValueRef p = mot_llvm_exp(l, mot_llvm_fsub(l, s, lse)), zeros = mot_llvm_splat_f32(l, 0);
     p = mot_llvm_select(l, is_seen, p, zeros);
     LLVMValueRef ds = mot_llvm_fsub(l, mot_llvm_load(l, l->f32, at_ds, NULL), delta);
@@ -416,7 +462,8 @@ static void print_attention_grad(MotLlvm *l)
     t.b = mot_llvm_div(l, task.index, t.G);
     print_zero_keys(l, &t, DK, t.D);
     print_zero_keys(l, &t, DV, t.E);
-    LLVMValueRef per_key_head = mot_llvm_div(l, t.H, t.G), first = mot_llvm_mul(l, t.g, per_key_head);
+    LLVMValueRef per_key_head = mot_llvm_div(l, t.H, t.G),
+                 first = mot_llvm_mul(l, t.g, per_key_head);
     MotLlvmLoop head = mot_llvm_loop_begin(l, first, mot_llvm_add(l, first, per_key_head), one);
     t.h = head.index;
     MotLlvmLoop queries = mot_llvm_loop_begin(l, fixed(l, 0), count_query_tiles(l), one);
@@ -432,8 +479,10 @@ static void print_attention_grad(MotLlvm *l)
 
 static LLVMValueRef count_attention_grad_tasks(MotLlvm *l)
 {
-    return mot_llvm_mul(l, mot_llvm_extent(l, attention_of(l)->B), mot_llvm_extent(l, attention_of(l)->G));
+    return mot_llvm_mul(l, mot_llvm_extent(l, attention_of(l)->B),
+                        mot_llvm_extent(l, attention_of(l)->G));
 }
 
-const MotLlvmShape mot_llvm_attention_grad = {
-    .run = print_attention_grad, .tasks = count_attention_grad_tasks, .scratch_bytes = count_scratch};
+const MotLlvmShape mot_llvm_attention_grad = {.run = print_attention_grad,
+                                              .tasks = count_attention_grad_tasks,
+                                              .scratch_bytes = count_scratch};

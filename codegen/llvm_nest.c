@@ -47,7 +47,7 @@ static void compute_outer(MotLlvm *l, MotLanes *lanes, uint32_t phase)
     uint32_t inner = find_inner(l->nest);
     for (MotNode i = 1; i < l->nest->nodes.n; i++) {
         const MotNodeInfo *node = info_of(l, i);
-        if (!(node->loops & inner) && node->phase + (node->kind == MOT_NODE_REDUCE) <= phase)
+        if (!(node->loops & inner) && mot_node_ready(node) <= phase)
             mot_llvm_node(l, lanes, i);
     }
 }
@@ -102,7 +102,8 @@ static LLVMValueRef saved_bytes(MotLlvm *l)
 
 /* Calls `visit` with the slot of each saved node. */
 static void each_saved(MotLlvm *l, MotLanes *lanes, const bool *is_written,
-                       void (*visit)(MotLlvm *, MotLanes *, MotNode, uint32_t slot, bool is_written))
+                       void (*visit)(MotLlvm *, MotLanes *, MotNode, uint32_t slot,
+                                     bool is_written))
 {
     uint32_t slot = 0;
     for (MotNode i = 1; i < l->nest->nodes.n; i++)
@@ -126,7 +127,8 @@ static void write_saved(MotLlvm *l, MotLanes *lanes, MotNode node, uint32_t slot
 
 static LLVMValueRef identity_of(MotLlvm *l, const MotNodeInfo *node)
 {
-    bool is_max = node->op == MOT_OP_REDUCE_MAX, is_float = mot_dtype_class(node->dtype) == MOT_CLASS_FLOAT;
+    bool is_max = node->op == MOT_OP_REDUCE_MAX,
+         is_float = mot_dtype_class(node->dtype) == MOT_CLASS_FLOAT;
     LLVMTypeRef type = mot_llvm_type(l, node->dtype);
     if (is_float)
         return mot_llvm_splat(l, LLVMConstReal(type, is_max ? -INFINITY : 0.0));
@@ -208,7 +210,10 @@ static LLVMValueRef combine_lanes(MotLlvm *l, const MotNodeInfo *node, LLVMValue
     bool is_max = node->op == MOT_OP_REDUCE_MAX;
     if (mot_dtype_class(node->dtype) == MOT_CLASS_FLOAT)
         return mot_llvm_reduce_lanes(l, vector, is_max ? mot_llvm_fmax : mot_llvm_fadd);
-    return mot_llvm_reduce_lanes(l, vector, !is_max ? combine_sum : node->dtype == MOT_U8 ? combine_max_u8 : combine_max_int);
+    return mot_llvm_reduce_lanes(l, vector,
+                                 !is_max                 ? combine_sum
+                                 : node->dtype == MOT_U8 ? combine_max_u8
+                                                         : combine_max_int);
 }
 
 /* The totals become the results: of a row in every lane, of columns as they are. */
@@ -218,8 +223,11 @@ static void finish_reductions(MotLlvm *l, MotLanes *lanes, uint32_t phase)
         const MotNodeInfo *node = info_of(l, i);
         if (!ends_in(node, phase))
             continue;
-        LLVMValueRef total = LLVMBuildLoad2(l->b, mot_llvm_vector(l, mot_llvm_type(l, node->dtype)), lanes->total[i], "");
-        LLVMBuildStore(l->b, l->nest->shape == MOT_SHAPE_ROW ? combine_lanes(l, node, total) : total, lanes->reduced[i]);
+        LLVMValueRef total = LLVMBuildLoad2(l->b, mot_llvm_vector(l, mot_llvm_type(l, node->dtype)),
+                                            lanes->total[i], "");
+        LLVMBuildStore(l->b,
+                       l->nest->shape == MOT_SHAPE_ROW ? combine_lanes(l, node, total) : total,
+                       lanes->reduced[i]);
     }
 }
 
@@ -234,10 +242,15 @@ static void print_point(MotLlvm *l, MotLanes *lanes, uint32_t phase, const bool 
         if (ends_in(info_of(l, i), phase))
             add_to_reduction(l, lanes, i);
     for (uint32_t i = 0; i < nest->stores.n; i++)
-        if (is_inner_store(nest, &nest->stores.data[i]) && info_of(l, nest->stores.data[i].value)->phase == phase)
-            mot_llvm_node(l, lanes, nest->stores.data[i].value); /* all values before the first store: results may be operands */
+        if (is_inner_store(nest, &nest->stores.data[i]) &&
+            mot_node_ready(info_of(l, nest->stores.data[i].value)) == phase)
+            mot_llvm_node(
+                l, lanes,
+                nest->stores.data[i]
+                    .value); /* all values before the first store: results may be operands */
     for (uint32_t i = 0; i < nest->stores.n; i++)
-        if (is_inner_store(nest, &nest->stores.data[i]) && info_of(l, nest->stores.data[i].value)->phase == phase)
+        if (is_inner_store(nest, &nest->stores.data[i]) &&
+            mot_node_ready(info_of(l, nest->stores.data[i].value)) == phase)
             mot_llvm_store_node(l, lanes, &nest->stores.data[i]);
     each_saved(l, lanes, is_written, write_saved);
 }
@@ -250,11 +263,12 @@ static void note_written(MotLlvm *l, const MotLanes *lanes, bool *is_written)
 }
 
 /* Points [from, to) of the lane loop: whole vectors, then a masked rest unless `to - from` is a multiple of the lanes. */
-static void print_lane_loop(MotLlvm *l, MotLanes *lanes, LLVMValueRef from, LLVMValueRef to, uint32_t phase,
-                            const bool *is_written)
+static void print_lane_loop(MotLlvm *l, MotLanes *lanes, LLVMValueRef from, LLVMValueRef to,
+                            uint32_t phase, const bool *is_written)
 {
     MotExtent extent = lane_extent(l);
-    bool has_whole = extent.n || extent.factor >= l->lanes, has_rest = !is_multiple(extent, l->lanes);
+    bool has_whole = extent.n || extent.factor >= l->lanes,
+         has_rest = !is_multiple(extent, l->lanes);
     LLVMValueRef row = l->saved_index, whole = from;
     if (has_whole) {
         LLVMValueRef lanes_n = mot_llvm_int(l, l->lanes);
@@ -310,8 +324,10 @@ static void print_pointwise(MotLlvm *l)
     MotLlvmLoop task = mot_llvm_loop_begin(l, l->begin, l->end, mot_llvm_int(l, 1));
     LLVMValueRef blocks = count_blocks(l, BLOCK);
     mot_llvm_set_point(l, mot_llvm_div(l, task.index, blocks), 0, l->nest->n_kept - 1);
-    LLVMValueRef from = mot_llvm_mul(l, mot_llvm_rem(l, task.index, blocks), mot_llvm_int(l, BLOCK));
-    LLVMValueRef to = mot_llvm_min(l, mot_llvm_add(l, from, mot_llvm_int(l, BLOCK)), mot_llvm_extent(l, lane_extent(l)));
+    LLVMValueRef from =
+        mot_llvm_mul(l, mot_llvm_rem(l, task.index, blocks), mot_llvm_int(l, BLOCK));
+    LLVMValueRef to = mot_llvm_min(l, mot_llvm_add(l, from, mot_llvm_int(l, BLOCK)),
+                                   mot_llvm_extent(l, lane_extent(l)));
     MotLanes lanes = mot_llvm_lanes_make(l, from, NULL);
     compute_outer(l, &lanes, 0);
     l->saved_index = NULL;
@@ -335,14 +351,16 @@ static LLVMValueRef count_rows(MotLlvm *l)
 static void print_line(MotLlvm *l, MotLanes *lanes, uint32_t phase, const bool *is_written)
 {
     MotExtent extent = lane_extent(l);
-    LLVMValueRef zero = mot_llvm_int(l, 0), n = mot_llvm_extent(l, extent), chunk = mot_llvm_int(l, CHUNK * l->lanes);
+    LLVMValueRef zero = mot_llvm_int(l, 0), n = mot_llvm_extent(l, extent),
+                 chunk = mot_llvm_int(l, CHUNK * l->lanes);
     if (extent.n == 0 && extent.factor <= CHUNK * l->lanes) {
         print_lane_loop(l, lanes, zero, n, phase, is_written);
         fold_reductions(l, lanes, phase);
         return;
     }
     MotLlvmLoop loop = mot_llvm_loop_begin(l, zero, n, chunk);
-    print_lane_loop(l, lanes, loop.index, mot_llvm_min(l, mot_llvm_add(l, loop.index, chunk), n), phase, is_written);
+    print_lane_loop(l, lanes, loop.index, mot_llvm_min(l, mot_llvm_add(l, loop.index, chunk), n),
+                    phase, is_written);
     fold_reductions(l, lanes, phase);
     mot_llvm_loop_end(l, &loop);
 }
@@ -383,7 +401,8 @@ static void print_row(MotLlvm *l)
     mot_llvm_loop_end(l, &task);
 }
 
-const MotLlvmShape mot_llvm_row = {.run = print_row, .tasks = count_rows, .scratch_bytes = saved_bytes};
+const MotLlvmShape mot_llvm_row = {
+    .run = print_row, .tasks = count_rows, .scratch_bytes = saved_bytes};
 
 /* ---- Column ---- */
 
@@ -393,7 +412,8 @@ static LLVMValueRef count_column_tasks(MotLlvm *l)
 }
 
 /* Points [from, to) of the reduced loops. */
-static void print_column_chunk(MotLlvm *l, MotLanes *lanes, LLVMValueRef from, LLVMValueRef to, uint32_t phase, const bool *is_written)
+static void print_column_chunk(MotLlvm *l, MotLanes *lanes, LLVMValueRef from, LLVMValueRef to,
+                               uint32_t phase, const bool *is_written)
 {
     MotLlvmLoop loop = mot_llvm_loop_begin(l, from, to, mot_llvm_int(l, 1));
     mot_llvm_set_point(l, loop.index, l->nest->n_kept, l->nest->n_loops);
@@ -407,9 +427,11 @@ static void print_column_chunk(MotLlvm *l, MotLanes *lanes, LLVMValueRef from, L
 
 static void print_column_phase(MotLlvm *l, MotLanes *lanes, uint32_t phase, bool *is_written)
 {
-    LLVMValueRef n = mot_llvm_points(l, l->nest->n_kept, l->nest->n_loops), chunk = mot_llvm_int(l, CHUNK);
+    LLVMValueRef n = mot_llvm_points(l, l->nest->n_kept, l->nest->n_loops),
+                 chunk = mot_llvm_int(l, CHUNK);
     MotLlvmLoop loop = mot_llvm_loop_begin(l, mot_llvm_int(l, 0), n, chunk);
-    print_column_chunk(l, lanes, loop.index, mot_llvm_min(l, mot_llvm_add(l, loop.index, chunk), n), phase, is_written);
+    print_column_chunk(l, lanes, loop.index, mot_llvm_min(l, mot_llvm_add(l, loop.index, chunk), n),
+                       phase, is_written);
     mot_llvm_loop_end(l, &loop);
     for (unsigned i = 0; i < COLUMN_VECTORS; i++)
         finish_reductions(l, &lanes[i], phase);
@@ -425,11 +447,14 @@ static void print_column(MotLlvm *l)
     MotLlvmLoop task = mot_llvm_loop_begin(l, l->begin, l->end, mot_llvm_int(l, 1));
     LLVMValueRef blocks = count_blocks(l, width);
     mot_llvm_set_point(l, mot_llvm_div(l, task.index, blocks), 0, nest->n_kept - 1);
-    LLVMValueRef from = mot_llvm_mul(l, mot_llvm_rem(l, task.index, blocks), mot_llvm_int(l, width));
+    LLVMValueRef from =
+        mot_llvm_mul(l, mot_llvm_rem(l, task.index, blocks), mot_llvm_int(l, width));
     MotLanes lanes[COLUMN_VECTORS];
     for (unsigned i = 0; i < COLUMN_VECTORS; i++) {
         LLVMValueRef first = mot_llvm_add(l, from, mot_llvm_int(l, i * l->lanes));
-        LLVMValueRef mask = is_multiple(extent, width) ? NULL : mot_llvm_tail_mask(l, first, mot_llvm_extent(l, extent));
+        LLVMValueRef mask = is_multiple(extent, width)
+                                ? NULL
+                                : mot_llvm_tail_mask(l, first, mot_llvm_extent(l, extent));
         lanes[i] = mot_llvm_lanes_make(l, first, mask);
         lanes[i].number = i;
         start_reductions(l, &lanes[i]);
@@ -446,4 +471,5 @@ static void print_column(MotLlvm *l)
     mot_llvm_loop_end(l, &task);
 }
 
-const MotLlvmShape mot_llvm_column = {.run = print_column, .tasks = count_column_tasks, .scratch_bytes = saved_bytes};
+const MotLlvmShape mot_llvm_column = {
+    .run = print_column, .tasks = count_column_tasks, .scratch_bytes = saved_bytes};

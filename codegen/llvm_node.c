@@ -49,14 +49,16 @@ static void add_scalar(MotLlvm *l, Place *p, LLVMValueRef index, MotExtent strid
 
 static void add_vector(MotLlvm *l, Place *p, LLVMValueRef index, MotExtent stride)
 {
-    LLVMValueRef term = LLVMBuildMul(l->b, index, mot_llvm_splat(l, mot_llvm_extent(l, stride)), "");
+    LLVMValueRef term =
+        LLVMBuildMul(l->b, index, mot_llvm_splat(l, mot_llvm_extent(l, stride)), "");
     p->vector = p->vector ? LLVMBuildAdd(l->b, p->vector, term, "") : term;
 }
 
 static Place find_place(MotLlvm *l, MotLanes *lanes, const MotAccess *a)
 {
     int lane_loop = l->nest->lane_loop;
-    Place p = {.scalar = mot_llvm_int(l, 0), .is_uniform = lane_loop < 0 || !a->stride[lane_loop].factor};
+    Place p = {.scalar = mot_llvm_int(l, 0),
+               .is_uniform = lane_loop < 0 || !a->stride[lane_loop].factor};
     for (int i = 0; i < l->nest->n_loops; i++)
         if (a->stride[i].factor)
             add_scalar(l, &p, loop_index(l, lanes, i), a->stride[i]);
@@ -119,16 +121,19 @@ static LLVMValueRef index_node(MotLlvm *l, MotLanes *lanes, const MotNodeInfo *n
 /* Unsigned, so that one comparison serves for both ends. The first bad index of the vector is told; the last vector wins. */
 static LLVMValueRef check_node(MotLlvm *l, MotLanes *lanes, const MotNodeInfo *node)
 {
-    LLVMValueRef index = mot_llvm_node(l, lanes, node->arg[0]), size = mot_llvm_node(l, lanes, node->arg[1]);
+    LLVMValueRef index = mot_llvm_node(l, lanes, node->arg[0]),
+                 size = mot_llvm_node(l, lanes, node->arg[1]);
     LLVMValueRef guard = node->arg[2] ? mot_llvm_node(l, lanes, node->arg[2]) : NULL;
     LLVMValueRef is_inside = LLVMBuildICmp(l->b, LLVMIntULT, index, size, "");
-    LLVMValueRef is_bad = and_masks(l, and_masks(l, LLVMBuildNot(l->b, is_inside, ""), lanes->mask), guard);
+    LLVMValueRef is_bad =
+        and_masks(l, and_masks(l, LLVMBuildNot(l->b, is_inside, ""), lanes->mask), guard);
     LLVMTypeRef type = LLVMTypeOf(is_bad), bits = LLVMIntTypeInContext(l->llvm, l->lanes);
     LLVMValueRef any = mot_llvm_call(l, "llvm.vector.reduce.or", &type, 1, &is_bad, 1);
     LLVMBasicBlockRef after = mot_llvm_if_begin(l, any);
     LLVMValueRef args[] = {LLVMBuildBitCast(l->b, is_bad, bits, ""), LLVMConstInt(l->i1, 1, false)};
     LLVMValueRef lane = mot_llvm_call(l, "llvm.cttz", &bits, 1, args, 2);
-    LLVMValueRef bad = LLVMBuildExtractElement(l->b, index, LLVMBuildZExt(l->b, lane, l->i32, ""), "");
+    LLVMValueRef bad =
+        LLVMBuildExtractElement(l->b, index, LLVMBuildZExt(l->b, lane, l->i32, ""), "");
     mot_llvm_report_index(l, bad);
     mot_llvm_if_end(l, after);
     return is_inside;
@@ -148,7 +153,8 @@ static LLVMValueRef op_node(MotLlvm *l, MotLanes *lanes, const MotNodeInfo *node
     MotDtype from = MOT_NO_DTYPE;
     for (int i = 0; i < MOT_MAX_ARGS && node->arg[i]; i++) {
         arg[i] = mot_llvm_node(l, lanes, node->arg[i]);
-        from = info_of(l, node->arg[i])->dtype; /* the last operand's: a select's first is its condition */
+        from = info_of(l, node->arg[i])
+                   ->dtype; /* the last operand's: a select's first is its condition */
     }
     return mot_llvm_op(l, node->op, from, node->dtype, arg);
 }
@@ -157,15 +163,23 @@ static LLVMValueRef compute(MotLlvm *l, MotLanes *lanes, MotNode id)
 {
     const MotNodeInfo *node = info_of(l, id);
     switch (node->kind) {
-    case MOT_NODE_LOAD: return load_node(l, lanes, node);
-    case MOT_NODE_CONST: return const_node(l, node);
-    case MOT_NODE_INDEX: return index_node(l, lanes, node);
-    case MOT_NODE_SIZE: return mot_llvm_splat(l, mot_llvm_extent(l, node->extent));
-    case MOT_NODE_CHECK: return check_node(l, lanes, node);
-    case MOT_NODE_OP: return op_node(l, lanes, node);
+    case MOT_NODE_LOAD:
+        return load_node(l, lanes, node);
+    case MOT_NODE_CONST:
+        return const_node(l, node);
+    case MOT_NODE_INDEX:
+        return index_node(l, lanes, node);
+    case MOT_NODE_SIZE:
+        return mot_llvm_splat(l, mot_llvm_extent(l, node->extent));
+    case MOT_NODE_CHECK:
+        return check_node(l, lanes, node);
+    case MOT_NODE_OP:
+        return op_node(l, lanes, node);
     case MOT_NODE_REDUCE:
-        return LLVMBuildLoad2(l->b, mot_llvm_vector(l, mot_llvm_type(l, node->dtype)), lanes->reduced[id], "");
-    case MOT_NODE_NONE: break;
+        return LLVMBuildLoad2(l->b, mot_llvm_vector(l, mot_llvm_type(l, node->dtype)),
+                              lanes->reduced[id], "");
+    case MOT_NODE_NONE:
+        break;
     }
     mot_bug(__FILE__, __LINE__, "a node without a kind");
 }
@@ -189,6 +203,8 @@ void mot_llvm_store_node(MotLlvm *l, MotLanes *lanes, const MotStore *store)
         mot_llvm_store(l, value, at, lanes->mask);
     } else {
         LLVMValueRef scalar = mot_llvm_lane_0(l, value);
-        LLVMBuildStore(l->b, store->access.dtype == MOT_BOOL ? LLVMBuildZExt(l->b, scalar, l->i8, "") : scalar, at);
+        LLVMBuildStore(
+            l->b, store->access.dtype == MOT_BOOL ? LLVMBuildZExt(l->b, scalar, l->i8, "") : scalar,
+            at);
     }
 }

@@ -9,11 +9,14 @@ LLVMTypeRef mot_llvm_vector(MotLlvm *l, LLVMTypeRef element)
 LLVMTypeRef mot_llvm_type(MotLlvm *l, MotDtype dtype)
 {
     const LLVMTypeRef types[MOT_N_DTYPES] = {
-        [MOT_F32] = l->f32, [MOT_F64] = l->f64, [MOT_U8] = l->i8, [MOT_I32] = l->i32, [MOT_I64] = l->i64, [MOT_BOOL] = l->i1};
+        [MOT_F32] = l->f32, [MOT_F64] = l->f64, [MOT_U8] = l->i8,
+        [MOT_I32] = l->i32, [MOT_I64] = l->i64, [MOT_BOOL] = l->i1};
     return types[dtype];
 }
 
-static LLVMValueRef make_shuffle_mask(MotLlvm *l, unsigned (*lane_of)(unsigned lane, unsigned distance), unsigned distance)
+static LLVMValueRef make_shuffle_mask(MotLlvm *l,
+                                      unsigned (*lane_of)(unsigned lane, unsigned distance),
+                                      unsigned distance)
 {
     LLVMValueRef index[16];
     for (unsigned i = 0; i < l->lanes; i++)
@@ -25,7 +28,8 @@ LLVMValueRef mot_llvm_splat(MotLlvm *l, LLVMValueRef scalar)
 {
     LLVMTypeRef type = mot_llvm_vector(l, LLVMTypeOf(scalar));
     LLVMValueRef undef = LLVMGetPoison(type);
-    LLVMValueRef one = LLVMBuildInsertElement(l->b, undef, scalar, LLVMConstInt(l->i32, 0, false), "");
+    LLVMValueRef one =
+        LLVMBuildInsertElement(l->b, undef, scalar, LLVMConstInt(l->i32, 0, false), "");
     return LLVMBuildShuffleVector(l->b, one, undef, LLVMConstNull(mot_llvm_vector(l, l->i32)), "");
 }
 
@@ -108,7 +112,8 @@ LLVMValueRef mot_llvm_load(MotLlvm *l, LLVMTypeRef element, LLVMValueRef address
     LLVMValueRef v;
     if (mask) {
         LLVMTypeRef types[] = {type, l->ptr};
-        LLVMValueRef args[] = {address, LLVMConstInt(l->i32, align_of(l, stored), false), mask, LLVMConstNull(type)};
+        LLVMValueRef args[] = {address, LLVMConstInt(l->i32, align_of(l, stored), false), mask,
+                               LLVMConstNull(type)};
         v = mot_llvm_call(l, "llvm.masked.load", types, 2, args, 4);
     } else {
         v = LLVMBuildLoad2(l->b, type, address, "");
@@ -131,21 +136,25 @@ void mot_llvm_store(MotLlvm *l, LLVMValueRef vector, LLVMValueRef address, LLVMV
     }
 }
 
-LLVMValueRef mot_llvm_gather(MotLlvm *l, LLVMTypeRef element, LLVMValueRef base, LLVMValueRef offsets, LLVMValueRef mask)
+LLVMValueRef mot_llvm_gather(MotLlvm *l, LLVMTypeRef element, LLVMValueRef base,
+                             LLVMValueRef offsets, LLVMValueRef mask)
 {
     LLVMTypeRef stored = in_memory(l, element), type = mot_llvm_vector(l, stored);
     LLVMTypeRef types[] = {type, mot_llvm_vector(l, l->ptr)};
-    LLVMValueRef args[] = {mot_llvm_at(l, stored, base, offsets), LLVMConstInt(l->i32, align_of(l, stored), false),
+    LLVMValueRef args[] = {mot_llvm_at(l, stored, base, offsets),
+                           LLVMConstInt(l->i32, align_of(l, stored), false),
                            mask ? mask : all_lanes(l), LLVMConstNull(type)};
     return from_memory(l, element, mot_llvm_call(l, "llvm.masked.gather", types, 2, args, 4));
 }
 
-void mot_llvm_scatter(MotLlvm *l, LLVMValueRef vector, LLVMValueRef base, LLVMValueRef offsets, LLVMValueRef mask)
+void mot_llvm_scatter(MotLlvm *l, LLVMValueRef vector, LLVMValueRef base, LLVMValueRef offsets,
+                      LLVMValueRef mask)
 {
     LLVMValueRef v = to_memory(l, vector);
     LLVMTypeRef stored = LLVMGetElementType(LLVMTypeOf(v));
     LLVMTypeRef types[] = {LLVMTypeOf(v), mot_llvm_vector(l, l->ptr)};
-    LLVMValueRef args[] = {v, mot_llvm_at(l, stored, base, offsets), LLVMConstInt(l->i32, align_of(l, stored), false),
+    LLVMValueRef args[] = {v, mot_llvm_at(l, stored, base, offsets),
+                           LLVMConstInt(l->i32, align_of(l, stored), false),
                            mask ? mask : all_lanes(l)};
     mot_llvm_call(l, "llvm.masked.scatter", types, 2, args, 4);
 }
@@ -196,7 +205,8 @@ LLVMValueRef mot_llvm_reduce_lanes(MotLlvm *l, LLVMValueRef vector,
 {
     for (unsigned distance = l->lanes / 2; distance; distance /= 2) {
         LLVMValueRef mask = make_shuffle_mask(l, exchange, distance);
-        LLVMValueRef other = LLVMBuildShuffleVector(l->b, vector, LLVMGetPoison(LLVMTypeOf(vector)), mask, "");
+        LLVMValueRef other =
+            LLVMBuildShuffleVector(l->b, vector, LLVMGetPoison(LLVMTypeOf(vector)), mask, "");
         vector = combine(l, vector, other);
     }
     return vector;

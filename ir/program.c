@@ -64,10 +64,12 @@ static Lifetime *find_lifetimes(MotCtx *ctx, const MotProgram *program)
     for (int s = 0; s < MOT_N_SECTIONS; s++)
         for (uint32_t i = 0; i < program->section[s].n; i++, position++)
             for (uint32_t k = 0; k < program->section[s].data[i].n_bufs; k++)
-                note_use(&life[mot_program_owner(program, program->section[s].data[i].bufs[k])], position);
+                note_use(&life[mot_program_owner(program, program->section[s].data[i].bufs[k])],
+                         position);
     /* The host reads outputs after the section. */
     for (uint32_t i = 0; i < program->outputs.n; i++) {
-        note_use(&life[mot_program_owner(program, program->outputs.data[i].buf)], program->section[MOT_SECTION_STEP].n);
+        note_use(&life[mot_program_owner(program, program->outputs.data[i].buf)],
+                 program->section[MOT_SECTION_STEP].n);
         note_use(&life[mot_program_owner(program, program->outputs.data[i].eval_buf)], position);
     }
     return life;

@@ -37,7 +37,8 @@ typedef struct MotBuf {
     MotType global;   /* of the whole value */
     MotSharding sharding;
     const MotOp *source; /* param and constant: the op in the plan's graph */
-    uint32_t alias;      /* index + 1 of the buffer whose memory this one is, under another shape; 0: memory of its own */
+    uint32_t
+        alias; /* index + 1 of the buffer whose memory this one is, under another shape; 0: memory of its own */
 } MotBuf;
 
 typedef struct MotKernel {

@@ -29,7 +29,7 @@ typedef struct MotPass {
     MotStatus (*run)(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *out_changed);
 } MotPass;
 
-extern const MotPass mot_pass_tie, mot_pass_simplify, mot_pass_split_dims, mot_pass_raise, mot_pass_loss,
-    mot_pass_autodiff, mot_pass_clip, mot_pass_optimizer, mot_pass_expand;
+extern const MotPass mot_pass_tie, mot_pass_simplify, mot_pass_split_dims, mot_pass_raise,
+    mot_pass_loss, mot_pass_autodiff, mot_pass_clip, mot_pass_optimizer, mot_pass_expand;
 
 #endif

@@ -421,7 +421,8 @@ static void lower_source(Lower *l, MotOpId id)
 }
 
 /* Whether operands or results [begin, end) lie in the memory that `owner` owns. */
-static bool touches(const MotProgram *p, const MotInstr *ins, uint32_t owner, uint32_t begin, uint32_t end)
+static bool touches(const MotProgram *p, const MotInstr *ins, uint32_t owner, uint32_t begin,
+                    uint32_t end)
 {
     for (uint32_t k = begin; k < end; k++)
         if (mot_program_owner(p, ins->bufs[k]) == owner)
@@ -433,7 +434,8 @@ static bool is_elementwise_kernel(const MotGraph *g)
 {
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
-        if (!is_elementwise(op) && op->kind != MOT_OP_INPUT && op->kind != MOT_OP_OUTPUT && op->kind != MOT_OP_CONSTANT)
+        if (!is_elementwise(op) && op->kind != MOT_OP_INPUT && op->kind != MOT_OP_OUTPUT &&
+            op->kind != MOT_OP_CONSTANT)
             return false;
     }
     return true;
@@ -463,7 +465,8 @@ static bool write_in_place(Lower *l, uint32_t src, uint32_t dst)
             return false;
     MotInstr *ins = &p->section[l->section].data[maker];
     if (maker == n || (touches(p, ins, dst, 0, ins->n_in) &&
-                       (ins->kind != MOT_INS_LAUNCH || !is_elementwise_kernel(p->kernels.data[ins->kernel].graph))))
+                       (ins->kind != MOT_INS_LAUNCH ||
+                        !is_elementwise_kernel(p->kernels.data[ins->kernel].graph))))
         return false;
     for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
         if (ins->bufs[k] == src)

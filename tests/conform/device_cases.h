@@ -190,6 +190,9 @@ static const Case cases[] = {
      IN("x", "f32[5x40]") "%y = pad %x {lo=[1, 0], hi=[0, 3], value=1.5} : f32[6x43]\n" OUT("y")},
     {"pad, symbolic", ONE_SYMBOL(5, 0),
      IN("x", "f32[@ax40]") "%y = pad %x {lo=[0, 2], hi=[0, 3]} : f32[@ax45]\n" OUT("y")},
+    {"a reduction stored along its own loop", NO_SYMBOLS,
+     IN("x", "f32[6x40]") "%1 = reduce_sum %x {axes=[1], keep} : f32[6x1]\n"
+                          "%y = broadcast %1 {dims=[6, 40]} : f32[6x40]\n" OUT("y")},
     {"pads added up: parts put into one", ONE_SYMBOL(2, 1),
      IN("x", "f32[@ax5x3x8]") IN("x2", "f32[@ax5x3x8]") IN(
          "x3",
