@@ -2,6 +2,7 @@
 #include "cli/job.h"
 #include "cli/verbs.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,9 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
         if (i >= warmup)
             out_ms[i - warmup] = (double)(mot_now_ns() - start) * 1e-6;
         MOT_TRY(mot_job_scalar(job, "loss", MOT_SECTION_STEP, &out_losses[i]));
+        if (!isfinite(out_losses[i]))
+            return mot_fail(ctx, MOT_ERR_NUMERICS, MOT_NOWHERE, "the loss of step %lld is %g",
+                            (long long)i + 1, out_losses[i]);
         mot_scope_end(ctx, scope);
     }
     return MOT_OK;

@@ -6,6 +6,7 @@
 #include "support/json.h"
 #include "support/writer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -102,6 +103,8 @@ static MotStatus run_grad(MotCtx *ctx, const MotArgs *args)
         status = mot_job_scalar(&job, "loss", MOT_SECTION_STEP, &loss);
     if (status == MOT_OK)
         status = write_gradients(ctx, &job, dir, &json);
+    if (status == MOT_OK && !isfinite(loss))
+        status = mot_fail(ctx, MOT_ERR_NUMERICS, MOT_NOWHERE, "the loss is %g", loss);
     mot_session_close(job.session);
     if (status == MOT_OK && mot_args_has(args, "--json"))
         printf("{\"loss\": %.9g, \"gradients\": {%s}}\n", loss, mot_text_get(&json));

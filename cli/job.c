@@ -6,6 +6,8 @@
 #include "ir/layout.h"
 #include "passes/lower/lower.h"
 #include "passes/pipeline.h"
+#include "runtime/data.h"
+#include "runtime/device.h"
 #include "runtime/npy.h"
 
 #include <stdlib.h>
@@ -76,6 +78,10 @@ static MotStatus read_inputs(MotCtx *ctx, MotJob *job)
     for (uint32_t i = 0; i < n; i++) {
         const char *path = NULL;
         MOT_TRY(split_input(ctx, job->file, texts[i], &job->inputs[i].name, &path));
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(job->inputs[k].name, job->inputs[i].name) == 0)
+                return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--input %s is given twice",
+                                mot_quote(&ctx->arena, job->inputs[i].name));
         MOT_TRY(mot_npy_read(ctx, path, &job->inputs[i].tensor));
         job->n_inputs++;
     }
@@ -180,6 +186,19 @@ static MotStatus read_ties(MotCtx *ctx, MotJob *job, MotPassOpts *opts)
     return MOT_OK;
 }
 
+/* Labels may be of any integer dtype; the loss takes i64 and i32. */
+static void widen_labels(MotCtx *ctx, MotTensor *labels)
+{
+    if (labels->type.dtype == MOT_I64 || labels->type.dtype == MOT_I32)
+        return;
+    MotTensor wide = {labels->type, NULL};
+    wide.type.dtype = MOT_I64;
+    wide.data = mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&wide.type));
+    for (int64_t i = 0; i < mot_type_elements(&wide.type); i++)
+        mot_tensor_set_int(&wide, i, mot_tensor_get_int(labels, i));
+    *labels = wide;
+}
+
 /* `grad` and `bench` name a file where `train` names a field of the data: the loss then reads an input called "labels". */
 static MotStatus read_labels(MotCtx *ctx, MotJob *job)
 {
@@ -187,10 +206,35 @@ static MotStatus read_labels(MotCtx *ctx, MotJob *job)
         return MOT_OK;
     MotInputTensor *labels = &job->inputs[job->n_inputs++];
     MOT_TRY(mot_npy_read(ctx, job->loss.source, &labels->tensor));
+    if (mot_dtype_class(labels->tensor.type.dtype) == MOT_CLASS_INT)
+        widen_labels(ctx, &labels->tensor);
     labels->name = "labels";
     job->loss.input = labels->name;
     job->loss.input_type = labels->tensor.type;
     return MOT_OK;
+}
+
+int64_t mot_job_classes(const MotJob *job)
+{
+    const MotGraph *g = job->graph;
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        if (op->kind == MOT_OP_CROSS_ENTROPY) {
+            const MotType *logits = mot_graph_type(g, op->in[0]);
+            return logits->dims[logits->rank - 1];
+        }
+    }
+    return INT64_MAX;
+}
+
+/* After the passes, which find the class axis. */
+static MotStatus check_label_file(MotCtx *ctx, const MotJob *job)
+{
+    int64_t n_classes = mot_job_classes(job);
+    if (!job->loss.source || n_classes == INT64_MAX)
+        return MOT_OK;
+    return mot_labels_check(ctx, job->loss.source, &job->inputs[job->n_inputs - 1].tensor,
+                            n_classes, job->loss.ignore);
 }
 
 MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bool labels_are_files)
@@ -210,7 +254,9 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
         opts.optimizer = &job->optimizer;
     }
     MOT_TRY(mot_trained_freeze(ctx, job->graph, job->file));
-    return mot_passes_run(ctx, job->graph, &opts, NULL, with_optimizer ? "optimizer" : "autodiff");
+    MOT_TRY(
+        mot_passes_run(ctx, job->graph, &opts, NULL, with_optimizer ? "optimizer" : "autodiff"));
+    return labels_are_files ? check_label_file(ctx, job) : MOT_OK;
 }
 
 MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
@@ -278,6 +324,9 @@ static MotStatus compile_kernels(MotCtx *ctx, MotJob *job)
 {
     const char *backend = mot_args_get(job->args, "--backend", NULL);
     bool is_needed = false;
+    if (backend && !mot_device_find(backend))
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--backend %s: it is cpu or ref",
+                        mot_quote(&ctx->arena, backend));
     for (uint32_t i = 0; i < job->cluster->devices.n; i++)
         is_needed |= strcmp(backend ? backend : job->cluster->devices.data[i].backend, "cpu") == 0;
     int isa = mot_isa_best();

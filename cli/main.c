@@ -1,6 +1,8 @@
 /* The `motley` command: finds the verb, runs it, prints what failed, and turns the status into an exit code. */
 #include "cli/verbs.h"
+#include "passes/pipeline.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,19 +51,57 @@ static void print_log(void *self, MotLogLevel level, const char *line)
         fprintf(stderr, "%s%s\n", level == MOT_LOG_WARN ? "motley: warning: " : "", line);
 }
 
-/* The debugging switches, parsed once. */
-static void read_environment(MotCtx *ctx)
+static MotStatus refuse_switch(MotCtx *ctx, const char *variable, const char *text)
 {
-    const char *limit = getenv("MOTLEY_RULE_LIMIT"), *fail = getenv("MOTLEY_FAIL"),
-               *verify = getenv("MOTLEY_VERIFY");
-    ctx->debug.dump = getenv("MOTLEY_DUMP");
-    ctx->debug.stop = getenv("MOTLEY_STOP");
-    ctx->debug.skip = getenv("MOTLEY_SKIP");
-    ctx->debug.rule_limit = limit ? strtol(limit, NULL, 10) : 0;
+    mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s=%s is not understood", variable,
+             mot_quote(&ctx->arena, text));
+    mot_hint(ctx, "motley help debug lists the debugging switches");
+    return ctx->status;
+}
+
+/* A switch of passes: `prefix` and a name, repeated after commas; `all` where it makes sense. */
+static MotStatus read_passes(MotCtx *ctx, const char *variable, const char *prefix,
+                             const char **out_list)
+{
+    const char *list = *out_list = getenv(variable);
+    size_t n_prefix = strlen(prefix);
+    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        const char *item = mot_arena_strndup(&ctx->arena, p, strcspn(p, ","));
+        bool is_pass = strncmp(item, prefix, n_prefix) == 0 && mot_pass_find(item + n_prefix);
+        bool is_all = out_list == &ctx->debug.dump && strcmp(item, "all") == 0;
+        if (!is_pass && !is_all)
+            return refuse_switch(ctx, variable, item);
+    }
+    return MOT_OK;
+}
+
+/* A switch that is a count, behind `prefix`. */
+static MotStatus read_count(MotCtx *ctx, const char *variable, const char *prefix, long *out_count)
+{
+    const char *text = getenv(variable);
+    size_t n = strlen(prefix);
+    char *end = NULL;
+    if (!text)
+        return MOT_OK;
+    *out_count = strncmp(text, prefix, n) == 0 ? strtol(text + n, &end, 10) : 0;
+    return end && end != text + n && !*end && *out_count > 0 ? MOT_OK
+                                                             : refuse_switch(ctx, variable, text);
+}
+
+/* The debugging switches, parsed once. */
+static MotStatus read_environment(MotCtx *ctx)
+{
+    const char *verify = getenv("MOTLEY_VERIFY");
+    long fail_at = 0;
+    MOT_TRY(read_passes(ctx, "MOTLEY_DUMP", "after:", &ctx->debug.dump));
+    MOT_TRY(read_passes(ctx, "MOTLEY_STOP", "after:", &ctx->debug.stop));
+    MOT_TRY(read_passes(ctx, "MOTLEY_SKIP", "", &ctx->debug.skip));
+    MOT_TRY(read_count(ctx, "MOTLEY_RULE_LIMIT", "", &ctx->debug.rule_limit));
+    MOT_TRY(read_count(ctx, "MOTLEY_FAIL", "alloc:", &fail_at));
     if (verify)
         ctx->debug.verify = strcmp(verify, "0") != 0;
-    if (fail && strncmp(fail, "alloc:", 6) == 0)
-        ctx->arena.fail_at = strtol(fail + 6, NULL, 10);
+    ctx->arena.fail_at = fail_at;
+    return MOT_OK;
 }
 
 typedef struct {
@@ -74,6 +114,7 @@ static MotStatus run_verb(MotCtx *ctx, void *arg)
 {
     const Call *call = arg;
     const MotArgs *args;
+    MOT_TRY(read_environment(ctx));
     MOT_TRY(mot_args_parse(ctx, call->verb, call->argc, call->argv, &args));
     return call->verb->run(ctx, args);
 }
@@ -120,14 +161,15 @@ int main(int argc, char **argv)
     MotCtx ctx;
     mot_ctx_init(&ctx);
     ctx.log = print_log;
-    read_environment(&ctx);
     MotStatus status = mot_ctx_run(&ctx, run_verb, &call);
     /* A status without a text (MOT_STOPPED, or a test case that failed) has been explained by the verb. */
     if (ctx.status != MOT_OK)
         fprintf(stderr, "motley: %s\n", mot_text_get(&ctx.error));
     int code = mot_status_exit_code(status);
     mot_ctx_deinit(&ctx);
-    if (fflush(stdout) != 0 && code == 0)
-        code = 1;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
+        fprintf(stderr, "motley: the standard output can't be written: %s\n", strerror(errno));
+        code = mot_status_exit_code(MOT_ERR_IO);
+    }
     return code;
 }

@@ -52,6 +52,10 @@ static MotStatus read_prompt(Sampler *s, const char *prompt)
 {
     if (!mot_utf8_is_valid(prompt, strlen(prompt)))
         return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--prompt is not valid UTF-8");
+    if (s->info.n_vocabulary > s->vocabulary)
+        return mot_fail(s->ctx, MOT_ERR_MISMATCH, (MotLoc){s->job.model, NULL},
+                        "has a vocabulary of %lld, the checkpoint has %u characters",
+                        (long long)s->vocabulary, s->info.n_vocabulary);
     for (const char *p = prompt; *p;) {
         if (!s->info.n_vocabulary) {
             mot_vec_push(&s->ctx->arena, &s->tokens, (unsigned char)*p++);
@@ -140,6 +144,7 @@ static MotStatus find_signature(Sampler *s)
         }
     const MotType *out = p->outputs.n ? &p->bufs.data[p->outputs.data[0].eval_buf].global : NULL;
     if (!s->input || !*s->input || s->window.type.rank != 2 ||
+        mot_type_elements(&s->window.type) == 0 ||
         mot_dtype_class(s->window.type.dtype) != MOT_CLASS_INT || !out || out->rank != 3)
         return mot_fail(s->ctx, MOT_ERR_UNSUPPORTED, (MotLoc){s->job.model, NULL},
                         "is no language model with one input of tokens [B,T] and logits [B,T,V]");

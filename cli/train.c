@@ -37,8 +37,8 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
                             "--resize %s: it is --resize STEP:8/4/2/1",
                             mot_quote(&ctx->arena, texts[i]));
         MOT_TRY(mot_args_shares(ctx, end + 1, &t->resizes[i].shares));
-        if (t->resizes[i].step >= t->steps)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: the last step is %lld",
+        if (t->resizes[i].step < 0 || t->resizes[i].step >= t->steps)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: the steps are 0 to %lld",
                             texts[i], (long long)t->steps - 1);
         if (t->resizes[i].shares.n != t->job->program->mesh.n_devices)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
@@ -47,19 +47,6 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
     }
     t->n_resizes = n;
     return MOT_OK;
-}
-
-/* The number of classes that labels may name: of the cross-entropy's logits. */
-static int64_t find_classes(const MotGraph *g)
-{
-    for (uint32_t i = 0; i < g->body.n; i++) {
-        const MotOp *op = mot_graph_op(g, g->body.data[i]);
-        if (op->kind == MOT_OP_CROSS_ENTROPY) {
-            const MotType *logits = mot_graph_type(g, op->in[0]);
-            return logits->dims[logits->rank - 1];
-        }
-    }
-    return INT64_MAX;
 }
 
 /* The program's inputs, the labels last. */
@@ -92,7 +79,8 @@ static MotStatus find_fields(MotTrainer *t, MotDataOpts *opts)
 
 static MotStatus open_data(MotTrainer *t)
 {
-    MotDataOpts opts = {.n_classes = find_classes(t->job->graph),
+    MotDataOpts opts = {.n_classes = mot_job_classes(t->job),
+                        .ignore = t->job->loss.ignore,
                         .seed = t->seed,
                         .cast = mot_args_has(t->job->args, "--cast")};
     t->data_text = mot_args_get(t->job->args, "--data", NULL);
@@ -113,6 +101,18 @@ static MotStatus check_same(MotTrainer *t, const char *path, const char *option,
                     option, mot_quote(&t->ctx->arena, then), mot_quote(&t->ctx->arena, now));
 }
 
+/* The number of a character is its place among the characters of the text: other text, other meaning of every token. */
+static MotStatus check_vocabulary(MotTrainer *t, const char *path, const MotCheckpointInfo *info)
+{
+    uint32_t n;
+    const uint32_t *now = mot_data_vocabulary(t->data, &n);
+    if (n == info->n_vocabulary && (n == 0 || memcmp(now, info->vocabulary, n * sizeof *now) == 0))
+        return MOT_OK;
+    return mot_fail(t->ctx, MOT_ERR_MISMATCH, MOT_NOWHERE,
+                    "%s was trained on %s, whose characters are not those of --data %s", path,
+                    mot_quote(&t->ctx->arena, info->data), mot_quote(&t->ctx->arena, t->data_text));
+}
+
 static MotStatus resume(MotTrainer *t)
 {
     const char *path;
@@ -125,6 +125,7 @@ static MotStatus resume(MotTrainer *t)
                         (unsigned long long)info.seed);
     MOT_TRY(check_same(t, path, "--loss", info.loss));
     MOT_TRY(check_same(t, path, "--optimizer", info.optimizer));
+    MOT_TRY(check_vocabulary(t, path, &info));
     MOT_TRY(mot_checkpoint_load(t->ctx, t->job->session, path));
     t->first_step = info.step;
     mot_info(t->ctx, "resumed %s", path);

@@ -1,6 +1,7 @@
 /* The training loop. While the ranks run a step, the host prepares the next batch. */
 #include "cli/train.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -155,7 +156,15 @@ MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss)
 static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
 {
     double loss;
+    if (mot_data_validation_batches(t->data) == 0) {
+        mot_warn(t->ctx, MOT_NOWHERE,
+                 "no validation: the last 10 %% of the data are less than a batch");
+        return MOT_OK;
+    }
     MOT_TRY(mot_trainer_validate(t, &loss));
+    if (!isfinite(loss))
+        return mot_fail(t->ctx, MOT_ERR_NUMERICS, MOT_NOWHERE,
+                        "the validation loss after step %lld is %g", (long long)step, loss);
     fprintf(log, "{\"step\": %lld, \"val_loss\": %.9g}\n", (long long)step, loss);
     fflush(log);
     if (!t->is_quiet)
@@ -218,12 +227,16 @@ MotStatus mot_trainer_run(MotTrainer *t)
                                     mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out));
     FILE *log = fopen(path, t->first_step ? "a" : "w");
     if (!log)
-        return mot_fail(t->ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written");
+        return mot_fail(t->ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written: %s",
+                        strerror(errno));
     struct sigaction action = {.sa_handler = request_stop};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     MotStatus status = run_loop(t, log);
-    fclose(log);
+    bool is_lost = ferror(log) != 0;
+    if ((fclose(log) != 0 || is_lost) && status == MOT_OK)
+        status =
+            mot_fail(t->ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "the log can't be written in full");
     if (isatty(STDOUT_FILENO) && !t->is_quiet)
         printf("\n");
     if (status == MOT_STOPPED)

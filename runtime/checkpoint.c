@@ -96,19 +96,29 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)b, *(const char *const *)a);
 }
 
+/* Deferred before the folder is opened, so that running out of memory leaks nothing. */
+static void close_folder(void *folder)
+{
+    DIR **d = folder;
+    if (*d)
+        closedir(*d);
+    *d = NULL;
+}
+
 /* The checkpoints of a folder, newest first. */
 static MotStatus list_checkpoints(MotCtx *ctx, const char *dir, const char ***out_names,
                                   uint32_t *out_n)
 {
     MotVec(const char *) names = {0};
-    DIR *d = opendir(dir);
-    if (!d)
-        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){dir, NULL}, "can't be read: %s",
-                        strerror(errno));
-    for (const struct dirent *e; (e = readdir(d));)
+    DIR **d = mot_arena_new(&ctx->arena, DIR *);
+    mot_ctx_defer(ctx, close_folder, d);
+    *d = opendir(dir);
+    if (!*d)
+        return mot_fail(ctx, MOT_ERR_IO, (MotLoc){dir, NULL}, "can't be read: %s", strerror(errno));
+    for (const struct dirent *e; (e = readdir(*d));)
         if (strncmp(e->d_name, "step-", 5) == 0 && !strchr(e->d_name, '.'))
             mot_vec_push(&ctx->arena, &names, mot_arena_strdup(&ctx->arena, e->d_name));
-    closedir(d);
+    close_folder(d);
     if (names.n)
         qsort(names.data, names.n, sizeof *names.data, compare_names);
     *out_names = names.data;
@@ -158,7 +168,10 @@ static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **ou
 {
     const char *file = join(ctx, path, "manifest.json");
     const MotFileMap *map;
-    if (mot_file_map(ctx, file, &map) != MOT_OK) {
+    MotStatus status = mot_file_map(ctx, file, &map);
+    if (status == MOT_ERR_MEMORY)
+        return status;
+    if (status != MOT_OK) {
         mot_error_clear(ctx);
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
                         "has no manifest.json: it was not finished");
@@ -167,13 +180,22 @@ static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **ou
     const MotJson *root = *out_root, *vocabulary = mot_json_get(root, "vocabulary");
     if (mot_json_int(mot_json_get(root, "motley"), 0) != 1)
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "is of another version of Motley");
+    int64_t step = mot_json_int(mot_json_get(root, "step"), -1),
+            seed = mot_json_int(mot_json_get(root, "seed"), -1);
+    if (step < 0 || step > INT32_MAX || seed < 0)
+        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "has no sound step and seed");
     uint32_t n = (uint32_t)mot_json_length(vocabulary),
              *codes = mot_arena_array(&ctx->arena, uint32_t, n + 1);
-    for (uint32_t i = 0; i < n; i++)
-        codes[i] = (uint32_t)mot_json_int(mot_json_at(vocabulary, i), 0);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t code = mot_json_int(mot_json_at(vocabulary, i), -1);
+        if (code < 0 || code > 0x10ffff || (i && code <= codes[i - 1]))
+            return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL},
+                            "the vocabulary is no ascending list of characters (entry %u)", i);
+        codes[i] = (uint32_t)code;
+    }
     *out_info =
-        (MotCheckpointInfo){.step = mot_json_int(mot_json_get(root, "step"), 0),
-                            .seed = (uint64_t)mot_json_int(mot_json_get(root, "seed"), 0),
+        (MotCheckpointInfo){.step = step,
+                            .seed = (uint64_t)seed,
                             .model = mot_json_string(mot_json_get(root, "model"), ""),
                             .loss = mot_json_string(mot_json_get(root, "loss"), ""),
                             .optimizer = mot_json_string(mot_json_get(root, "optimizer"), ""),
@@ -214,8 +236,9 @@ MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_pat
     MOT_TRY(list_checkpoints(ctx, dir, &names, &n));
     for (uint32_t i = 0; i < n; i++) {
         *out_path = join(ctx, dir, names[i]);
-        if (mot_checkpoint_verify(ctx, *out_path, out_info) == MOT_OK)
-            return MOT_OK;
+        MotStatus status = mot_checkpoint_verify(ctx, *out_path, out_info);
+        if (status == MOT_OK || status == MOT_ERR_MEMORY)
+            return status;
         mot_warn(ctx, MOT_NOWHERE, "%s; trying the one before it", mot_text_get(&ctx->error));
         mot_error_clear(ctx);
     }

@@ -195,17 +195,18 @@ static void fill_window(const MotData *d, uint32_t field, int64_t sample, int64_
 
 /* ---- Arrays ---- */
 
-static MotStatus check_labels(MotData *d, const MotDataField *field, const MotTensor *array,
-                              const char *path)
+MotStatus mot_labels_check(MotCtx *ctx, const char *path, const MotTensor *labels,
+                           int64_t n_classes, int64_t ignore)
 {
-    int64_t n = mot_type_elements(&array->type);
-    for (int64_t i = 0;
-         field->is_label && mot_dtype_class(array->type.dtype) == MOT_CLASS_INT && i < n; i++) {
-        int64_t label = mot_tensor_get_int(array, i);
-        if (label >= d->opts.n_classes || label < -100)
-            return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                            "label %lld at index %lld is not below the number of classes %lld",
-                            (long long)label, (long long)i, (long long)d->opts.n_classes);
+    int64_t n = mot_type_elements(&labels->type);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t label = mot_tensor_get_int(labels, i);
+        if ((label < 0 || label >= n_classes) && label != ignore)
+            return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                            "label %lld at index %lld is none of the %lld classes from 0, nor the "
+                            "ignored label %lld",
+                            (long long)label, (long long)i, (long long)n_classes,
+                            (long long)ignore);
     }
     return MOT_OK;
 }
@@ -242,9 +243,16 @@ static MotStatus add_array(MotData *d, uint32_t k, const char *path)
     const MotDataField *field = &d->opts.fields[k];
     MotTensor array;
     MOT_TRY(mot_npy_read(d->ctx, path, &array));
-    MOT_TRY(check_labels(d, field, &array, path));
+    if (field->is_label && mot_dtype_class(array.type.dtype) == MOT_CLASS_INT)
+        MOT_TRY(mot_labels_check(d->ctx, path, &array, d->opts.n_classes, d->opts.ignore));
     MOT_TRY(convert(d, field, &array, path));
     bool fits = array.type.rank == field->type.rank && array.type.rank > 0;
+    if (fits && field->type.dims[0] != d->opts.batch)
+        return mot_fail(d->ctx, MOT_ERR_UNSUPPORTED, (MotLoc){path, NULL},
+                        "input %s is [%s]: its first dim is not the batch of %lld",
+                        mot_quote(&d->ctx->arena, field->input),
+                        mot_shape_text(&d->ctx->arena, field->type.dims, field->type.rank),
+                        (long long)d->opts.batch);
     for (int i = 1; fits && i < array.type.rank; i++)
         fits = array.type.dims[i] == field->type.dims[i];
     if (!fits || array.type.dims[0] < d->opts.batch)
@@ -262,9 +270,27 @@ static MotStatus add_array(MotData *d, uint32_t k, const char *path)
     return MOT_OK;
 }
 
+/* A name that the graph lacks is a typing error, not to be passed over. */
+static MotStatus check_array_names(MotData *d, const char *list)
+{
+    for (const char *p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        bool is_known = false;
+        for (uint32_t k = 0; k < d->opts.n_fields; k++) {
+            size_t n = strlen(d->opts.fields[k].input);
+            is_known |= strncmp(p, d->opts.fields[k].input, n) == 0 && p[n] == '=';
+        }
+        if (!is_known)
+            return mot_fail(
+                d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data npy: %s names no input of the model",
+                mot_quote(&d->ctx->arena, mot_arena_strndup(&d->ctx->arena, p, strcspn(p, ","))));
+    }
+    return MOT_OK;
+}
+
 /* `IN=X.npy,labels=Y.npy`: every field of the graph needs its file. */
 static MotStatus open_arrays(MotData *d, const char *list)
 {
+    MOT_TRY(check_array_names(d, list));
     for (uint32_t k = 0; k < d->opts.n_fields; k++) {
         const char *name = d->opts.fields[k].input, *path = NULL;
         size_t n = strlen(name);
@@ -288,11 +314,22 @@ static MotStatus open_text(MotData *d, const char *kind, const char *rest)
     const char *path = mot_arena_strndup(&d->ctx->arena, rest, n),
                *option = rest[n] ? rest + n + 1 : "unit=char";
     const MotFileMap *file;
-    MOT_TRY(mot_file_map(d->ctx, path, &file));
-    if (d->opts.n_fields != 2)
+    bool has_tokens = strcmp(kind, "tokens") == 0;
+    if (n == 0)
+        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data %s: names no file; %s:FILE",
+                        kind, kind);
+    if (has_tokens && rest[n])
+        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data tokens: takes no option %s",
+                        mot_quote(&d->ctx->arena, option));
+    const MotDataField *f = d->opts.fields;
+    if (d->opts.n_fields != 2 || mot_dtype_class(f[0].type.dtype) != MOT_CLASS_INT ||
+        mot_dtype_class(f[1].type.dtype) != MOT_CLASS_INT ||
+        mot_type_elements(&f[0].type) != mot_type_elements(&f[1].type))
         return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                        "--data %s needs a model with one input of tokens", kind);
-    if (strcmp(kind, "tokens") == 0)
+                        "--data %s: needs a model with one input of tokens and a label a token",
+                        kind);
+    MOT_TRY(mot_file_map(d->ctx, path, &file));
+    if (has_tokens)
         MOT_TRY(read_tokens(d, path, file));
     else if (strcmp(option, "unit=char") == 0)
         MOT_TRY(read_characters(d, path, file));
@@ -313,6 +350,12 @@ MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts, 
     const char *kind = mot_arena_strndup(&ctx->arena, spec, n), *rest = spec[n] ? spec + n + 1 : "";
     if (opts->n_fields > MAX_FIELDS)
         return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "more than %d inputs", MAX_FIELDS);
+    for (uint32_t k = 0; k < opts->n_fields; k++)
+        if (mot_type_elements(&opts->fields[k].type) == 0)
+            return mot_fail(
+                ctx, MOT_ERR_USAGE, MOT_NOWHERE, "input %s is [%s]: there is nothing to train on",
+                mot_quote(&ctx->arena, opts->fields[k].input),
+                mot_shape_text(&ctx->arena, opts->fields[k].type.dims, opts->fields[k].type.rank));
     if (strcmp(kind, "text") == 0 || strcmp(kind, "tokens") == 0)
         MOT_TRY(open_text(d, kind, rest));
     else if (strcmp(kind, "npy") == 0)

@@ -23,11 +23,16 @@ typedef struct MotDataOpts {
     uint32_t n_fields;
     int64_t batch;     /* samples a step */
     int64_t n_classes; /* upper bound of labels and tokens: V */
+    int64_t ignore;    /* label that is legal though it is no class */
     uint64_t seed;
     bool cast; /* float64 arrays may become float32 */
 } MotDataOpts;
 
 typedef struct MotData MotData;
+
+/* Every label of `path` is a class in [0, n_classes) or `ignore`; else MOT_ERR_DATA that names the index. */
+MOT_CHECKED MotStatus mot_labels_check(MotCtx *ctx, const char *path, const MotTensor *labels,
+                                       int64_t n_classes, int64_t ignore);
 
 /* `spec` as in `--data` (text:FILE[,unit=char|byte], tokens:FILE, npy:IN=FILE,...). Fails with MOT_ERR_USAGE or MOT_ERR_DATA. */
 MOT_CHECKED MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts,

@@ -231,6 +231,7 @@ static MotStatus fork_ranks(MotSession *s)
         }
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGINT, SIG_IGN); /* the host finishes the step, then tells the ranks */
+        signal(SIGTERM, SIG_IGN);
         MotRankArgs args = {s->shared, s->program, s->cluster, s->opts.backend, i};
         MotStatus status = getppid() == host ? mot_rank_run(s->ctx, &args) : MOT_ERR_RANK;
         _exit(status == MOT_OK ? 0 : 1);

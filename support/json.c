@@ -24,6 +24,8 @@ MotStatus mot_json_parse(MotCtx *ctx, MotStatus status, const char *file, const 
 {
     json_error_t error;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
+    if (!n)
+        return mot_fail(ctx, status, (MotLoc){file, NULL}, "is empty");
     if (!root)
         return mot_fail(ctx, status, (MotLoc){file, NULL}, "line %d, column %d: %s", error.line,
                         error.column, error.text);

@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# What a user can do wrong: a line a command, its exit code, and what the first line of its message must say.
+set -uo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+[ -n "${MOTLEY:-}" ] || { echo "skipped: \$MOTLEY is not set"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+fixtures=$root/models/fixtures/gpt_erf
+export MOTLEY GPT=$root/models/gpt_erf_sdpa_ts17_opt_dynamic.onnx
+# shellcheck disable=SC2034 # these five are read by name below
+{
+    MLP=$root/models/mlp_ts17_raw_static.onnx
+    IN="--input input_ids=$fixtures/input_ids.npy" LABELS=$fixtures/labels.npy
+    TRAIN="train $GPT --dim batch=4 --loss cross_entropy:logits:labels --steps 2 --out out -q"
+    GRAD="grad $GPT $IN --grads grads --loss cross_entropy:logits"
+}
+
+npy() { # FILE DESCR SHAPE: the header of an array; its data follows on standard input
+    local head="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
+    { printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$head"; cat; } >"$1"
+}
+bytes() { # COUNT BYTE: COUNT times the byte, in octal
+    head -c "$1" /dev/zero | tr '\0' "\\$2"
+}
+for _ in $(seq 120); do printf 'the quick brown fox jumps over a lazy dog. '; done >text
+sed 's/brown fox/fox brown/g' text >other
+sed 's/fox/FOX/g' text >capitals
+printf 'abc\xff\xfe' >not_utf8
+printf 'short' >short
+: >empty
+mkdir hollow
+bytes 30000 0 >tokens.bin
+bytes 1000 377 >tokens_big.bin
+bytes 999 0 >tokens_odd.bin
+npy floats.npy '<f4' '8, 16' < <(bytes 512 0)
+npy flat.npy '<i8' '128,' < <(bytes 1024 0)
+npy short.npy '<i8' '8, 16' < <(bytes 512 0)
+npy labels_big.npy '|u1' '8, 16' < <(bytes 128 101)
+npy labels_negative.npy '|i1' '8, 16' < <(bytes 128 371)
+npy labels_u8.npy '|u1' '8, 16' < <(bytes 128 5)
+npy rows.npy '<i8' '40, 16' < <(bytes 5120 0)
+npy rows_negative.npy '|i1' '40, 16' < <(bytes 640 371)
+npy few.npy '<i8' '9, 16' < <(bytes 1152 0)
+printf 'devices: [{name: a, slow: nan}]\n' >cluster_slow.yaml
+printf 'devices: [{name: a, memory: 1MiB}]\n' >cluster_small.yaml
+
+failures=0
+checks=0
+expect() { # CODE TEXT COMMAND...: TEXT must stand in the first line of standard error, unless it is empty
+    local code=$1 text=$2 got=0 first
+    shift 2
+    checks=$((checks + 1))
+    "$@" >stdout 2>stderr || got=$?
+    first=$(head -1 stderr)
+    if [ "$got" != "$code" ] || [[ $first != *"$text"* ]] || grep -qE 'Sanitizer|runtime error' stderr; then
+        echo "FAILED: $*: exit code $got, not $code, or the message is not \"$text\":"
+        head -5 stderr
+        failures=$((failures + 1))
+    fi
+}
+
+# CODE|first line|arguments, which are split at blanks; $VARIABLES are filled in.
+while IFS='|' read -r code text arguments; do
+    [ -n "$code" ] || continue
+    for name in TRAIN GRAD GPT MLP IN LABELS; do arguments=${arguments//\$$name/${!name}}; done
+    read -ra words <<<"$arguments"
+    expect "$code" "$text" "$MOTLEY" "${words[@]}"
+done <<'TABLE'
+2|there is no verb "bogus"|bogus
+2|there is no option "--bogus"|import --bogus
+2|usage: motley import|import
+1|No such file|import nofile.onnx
+1|is a folder|import /
+2|symbolic dim|import $GPT
+2|no input has a symbolic dim "foo"|import $GPT --dim foo=3
+2|it is --dim NAME=SIZE|import $GPT --dim batch=x
+9|exceeds the limit|import $GPT --dim batch=99999999999
+0||import $GPT --dim batch=2
+
+2|the model has no such input|run $GPT --input foo=floats.npy
+7|is shorter than its shape says|run $GPT --input input_ids=short.npy
+7|is not a .npy file|run $GPT --input input_ids=empty
+7|takes i64|run $GPT --input input_ids=floats.npy
+7|has shape [128]|run $GPT --input input_ids=flat.npy
+2|is given twice|run $GPT $IN $IN
+2|the model has no such output|run $GPT $IN --output foo=o.npy
+1|can't be written|run $GPT $IN --output logits=nofolder/o.npy
+0||run $GPT $IN --output logits=o.npy
+
+2|--loss is needed|grad $GPT $IN --grads grads
+2|unknown form|grad $GPT $IN --grads grads --loss bogus:x
+1|No such file|$GRAD:nofile.npy
+7|label 65 at index 0 is none of the 65 classes|$GRAD:labels_big.npy
+7|label -7 at index 0|$GRAD:labels_negative.npy
+0||$GRAD:labels_negative.npy,ignore=-7
+0||$GRAD:labels_u8.npy
+3|labels must be|$GRAD:floats.npy
+2|an integer from 1|$GRAD:$LABELS --devices 0
+2|2 shares for 3 devices|$GRAD:$LABELS --devices 3 --shares 1/2
+2|are all zero|$GRAD:$LABELS --devices 2 --shares 0/0
+2|shares are integers|$GRAD:$LABELS --devices 2 --shares -1/2
+0||$GRAD:$LABELS --devices 2 --shares 1000000/1
+2|it is GLOB=CHOICE|$GRAD:$LABELS --devices 2 --fix nope
+2|no operator that matches|$GRAD:$LABELS --devices 2 --fix *=bogus
+2|it is cpu or ref|$GRAD:$LABELS --backend cuda
+1|can't be made a directory|$GRAD:$LABELS --grads text
+
+2|--data is needed|$TRAIN
+2|names no file|$TRAIN --data text:
+1|No such file|$TRAIN --data text:nofile
+7|gives 0 training windows|$TRAIN --data text:short
+7|is not valid UTF-8|$TRAIN --data text:not_utf8
+7|bytes need a vocabulary of 256|$TRAIN --data text:text,unit=byte
+2|is not unit=char or unit=byte|$TRAIN --data text:text,unit=word
+2|takes no option|$TRAIN --data tokens:tokens_big.bin,unit=char
+7|token 65535 at index 0|$TRAIN --data tokens:tokens_big.bin
+7|odd number of bytes|$TRAIN --data tokens:tokens_odd.bin
+2|no file for "labels"|$TRAIN --data npy:input_ids=rows.npy
+2|"foo=x.npy" names no input|$TRAIN --data npy:input_ids=rows.npy,labels=rows.npy,foo=x.npy
+7|label -7 at index 0|$TRAIN --data npy:input_ids=rows.npy,labels=rows_negative.npy
+0|no validation|$TRAIN --data npy:input_ids=few.npy,labels=few.npy
+2|there is nothing to train on|$TRAIN --data text:text --dim batch=0
+2|needs a model with one input of tokens|train $MLP --loss cross_entropy:logits:labels --steps 1 --out out --data tokens:tokens.bin
+2|unknown optimizer|$TRAIN --data text:text --optimizer bogus
+8|the loss of step 2 is|$TRAIN --data text:text --optimizer sgd:lr=1e38
+2|the steps are 0 to 1|$TRAIN --data text:text --resize 2:1
+2|the steps are 0 to 1|$TRAIN --data text:text --resize -1:1
+1|can't be made a directory|$TRAIN --data text:text --out text
+1|can't be written|$TRAIN --data text:text --log nofolder/log
+1|the log can't be written|$TRAIN --data text:text --log /dev/full
+7|holds no sound checkpoint|$TRAIN --data text:text --resume --out nothing
+
+2|slow: "nan"|$TRAIN --data text:text -c cluster_slow.yaml
+4|no plan fits|$TRAIN --data text:text -c cluster_small.yaml
+
+0||$TRAIN --data text:text --out kept
+2|was trained with --seed 0|$TRAIN --data text:text --out kept --resume --seed 1
+2|was trained with --optimizer|$TRAIN --data text:text --out kept --resume --optimizer sgd:lr=0.1
+5|whose characters are not those of|$TRAIN --data text:capitals --out kept --resume
+0||$TRAIN --data text:other --out kept --resume --steps 3
+0||ckpt verify kept
+1|can't be read|ckpt verify nofolder
+2|it is ls, verify or export|ckpt bogus kept
+0||sample kept --dim batch=1 --tokens 2
+7|holds no sound checkpoint|sample hollow --dim batch=1
+1|can't be read|sample nofolder
+3|is no language model|sample kept --dim batch=0
+2|does not know the character|sample kept --dim batch=1 --prompt Z
+TABLE
+
+expect 2 'MOTLEY_STOP="bogus" is not understood' env MOTLEY_STOP=bogus "$MOTLEY" import "$GPT" --dim batch=2
+expect 75 'stopped after pass raise' env MOTLEY_STOP=after:raise "$MOTLEY" import "$GPT" --dim batch=2
+expect 2 'MOTLEY_FAIL="alloc:x"' env MOTLEY_FAIL=alloc:x "$MOTLEY" import "$GPT" --dim batch=2
+expect 1 'out of memory' env MOTLEY_FAIL=alloc:12 "$MOTLEY" sample kept --dim batch=1
+# shellcheck disable=SC2016
+expect 1 "the standard output can't be written" bash -c '"$MOTLEY" import "$GPT" --dim batch=2 >/dev/full'
+
+# A manifest edited by hand is refused, whatever stands in it.
+cp -r kept sound
+while IFS='|' read -r text edit; do
+    rm -rf kept && cp -r sound kept
+    sed -i "$edit" kept/step-*/manifest.json
+    expect 7 "$text" "$MOTLEY" ckpt verify kept
+done <<'TABLE'
+has no sound step and seed|s/"step": [0-9]*/"step": -5/
+has no sound step and seed|s/"step": [0-9]*/"step": "2"/
+the vocabulary is no ascending list|s/"vocabulary": \[/"vocabulary": [4294967295, /
+is of another version|s/"motley": 1/"motley": 2/
+is empty|d
+was changed or cut off|s/"files"/"filed"/
+TABLE
+
+echo "$checks checks, $failures failed"
+[ "$failures" = 0 ]
