@@ -93,7 +93,9 @@ static const char *write_manifest(MotCtx *ctx, const MotProgram *p, const MotChe
 
 static int compare_names(const void *a, const void *b)
 {
-    return strcmp(*(const char *const *)b, *(const char *const *)a);
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    size_t n = strlen(x), m = strlen(y); /* beyond a million steps the numbers get longer */
+    return n != m ? (n < m) - (n > m) : strcmp(y, x);
 }
 
 /* Deferred before the folder is opened, so that running out of memory leaks nothing. */
