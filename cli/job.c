@@ -346,15 +346,27 @@ MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
     return compile_kernels(ctx, job);
 }
 
+/* A parameter whose value stands in the model file; optimizer state starts as zeros. */
+static bool is_in_file(const MotBuf *buf)
+{
+    return buf->kind == MOT_BUF_PARAM && !mot_attrs(buf->source, param)->state_of;
+}
+
 static MotStatus write_params(MotCtx *ctx, MotJob *job)
 {
+    int64_t most = 0;
     for (uint32_t i = 0; i < job->program->bufs.n; i++) {
         const MotBuf *buf = &job->program->bufs.data[i];
-        if (buf->kind != MOT_BUF_PARAM || mot_attrs(buf->source, param)->state_of)
+        if (is_in_file(buf) && mot_type_bytes(&buf->global) > most)
+            most = mot_type_bytes(&buf->global);
+    }
+    void *room = mot_arena_alloc(&ctx->arena, (size_t)most); /* for one at a time */
+    for (uint32_t i = 0; i < job->program->bufs.n; i++) {
+        const MotBuf *buf = &job->program->bufs.data[i];
+        if (!is_in_file(buf))
             continue;
-        MotTensor in_file, value = {buf->global, NULL};
+        MotTensor in_file, value = {buf->global, room};
         MOT_TRY(mot_job_initializer(ctx, job, buf->name, &in_file));
-        value.data = mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&buf->global));
         mot_param_from_file(&buf->global, buf->source, in_file.data, value.data);
         MOT_TRY(mot_session_write(job->session, buf->name, &value));
     }

@@ -173,6 +173,12 @@ static MotStatus train(MotTrainer *t)
     MOT_TRY(read_resizes(t->ctx, args, t));
     MOT_TRY(open_data(t));
     MOT_TRY(mot_file_make_dir(t->ctx, t->out));
+    if (!mot_args_has(args, "--resume") && mot_checkpoint_is_in(t->ctx, t->out)) {
+        mot_fail(t->ctx, MOT_ERR_USAGE, (MotLoc){t->out, NULL},
+                 "holds checkpoints of an earlier run");
+        mot_hint(t->ctx, "--resume goes on from them; or give another --out");
+        return t->ctx->status;
+    }
     MOT_TRY(resume(t));
     MOT_TRY(mot_trainer_run(t));
     return export_model(t);

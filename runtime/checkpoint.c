@@ -227,6 +227,11 @@ MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path, MotCheckpointInfo
     return MOT_OK;
 }
 
+bool mot_checkpoint_is_in(MotCtx *ctx, const char *dir)
+{
+    return access(join(ctx, dir, "latest"), F_OK) == 0;
+}
+
 MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_path,
                               MotCheckpointInfo *out_info)
 {

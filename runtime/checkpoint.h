@@ -21,6 +21,8 @@ typedef struct MotCheckpointInfo {
 MOT_CHECKED MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
                                           const MotCheckpointInfo *info);
 
+/* Whether a run has saved into the folder. */
+bool mot_checkpoint_is_in(MotCtx *ctx, const char *dir);
 /*
  * DIR itself if it is a checkpoint, else its newest sound one: `latest`, or the one before it with a warning when that one is damaged. Fails with MOT_ERR_DATA
  * when none is sound. `out_path` is its folder.

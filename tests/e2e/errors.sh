@@ -52,6 +52,7 @@ expect() { # CODE TEXT COMMAND...: TEXT must stand in the first line of standard
     local code=$1 text=$2 got=0 first
     shift 2
     checks=$((checks + 1))
+    rm -rf out # what an earlier line trained
     "$@" >stdout 2>stderr || got=$?
     first=$(head -1 stderr)
     if [ "$got" != "$code" ] || [[ $first != *"$text"* ]] || grep -qE 'Sanitizer|runtime error' stderr; then
@@ -136,6 +137,7 @@ done <<'TABLE'
 4|no plan fits|$TRAIN --data text:text -c cluster_small.yaml
 
 0||$TRAIN --data text:text --out kept
+2|holds checkpoints of an earlier run|$TRAIN --data text:text --out kept
 2|was trained with --seed 0|$TRAIN --data text:text --out kept --resume --seed 1
 2|was trained with --optimizer|$TRAIN --data text:text --out kept --resume --optimizer sgd:lr=0.1
 5|whose characters are not those of|$TRAIN --data text:capitals --out kept --resume
