@@ -12,8 +12,8 @@ typedef struct MotDevice {
     uint32_t threads;
     double slow;      /* emulated: this many times slower than native; >= 1 */
     double memory;    /* bytes the arena may take; 0: no cap */
-    double flops;     /* native float32 FLOP/s of its threads; 0: not known yet, measured */
-    double bandwidth; /* native bytes/s; 0: not known yet */
+    double flops;     /* native float32 FLOP/s of its threads; 0: not given */
+    double bandwidth; /* native bytes/s; 0: not given */
 } MotDevice;
 
 /* A link with a == b == MOT_ALL_DEVICES holds between every pair that has no link of its own. */
