@@ -40,7 +40,6 @@ GPT_BATCH = 8
 CHAR = nets.GptConfig(layers=3, dim=64, heads=8, seq=64, vocab=96)
 CHAR_BATCH = 30
 BENCH = nets.GptConfig(layers=6, dim=384, heads=6, seq=256, vocab=65, bias=False)
-BENCH_BATCH = 4
 BENCH_OPTIMIZER = "adamw:lr=0.0003,betas=0.9/0.95,eps=1e-8,wd=0.1"
 
 
@@ -301,11 +300,11 @@ def export_char():
     return row | {"dynamic_batch": False, "attention": "sdpa"} | describe(path, model, inputs)
 
 
-def bench_gpt():
+def bench_gpt(batch):
     """nanoGPT without biases, at GPT-2's initialisation: model, inputs, labels."""
     model = nets.Gpt(BENCH).eval()
     nets.init_gpt2(model)
-    ids, labels = tokens(BENCH_BATCH, BENCH)
+    ids, labels = tokens(batch, BENCH)
     return model, {"input_ids": ids}, labels
 
 
@@ -315,7 +314,11 @@ def bench_mlp():
     return model, {"x": torch.randn(256, 784)}, torch.randint(10, (256,))
 
 
-BENCH_MODELS = {"gpt": bench_gpt, "mlp": bench_mlp}
+BENCH_MODELS = {
+    "gpt": lambda: bench_gpt(4),
+    "gpt30": lambda: bench_gpt(30),
+    "mlp": bench_mlp,
+}
 
 
 def load_bench(name):
@@ -379,7 +382,7 @@ def main():
     onnxruntime.set_default_logger_severity(3)
     torch.set_num_threads(1)
     if options.bench:
-        for name in BENCH_MODELS:
+        for name in fnmatch.filter(BENCH_MODELS, options.only):
             export_bench(options.bench / name, name)
         return
     rows = export_all(options.only)
