@@ -37,6 +37,8 @@ LOGIT_TOLERANCE = 1e-5
 # No two sizes that could be confused are equal, but batch and heads, which both suit 5/3/0/0.
 GPT = nets.GptConfig(layers=2, dim=40, heads=8, seq=16, vocab=65)
 GPT_BATCH = 8
+VIT = nets.VitConfig(layers=2, dim=32, heads=4, image=8, patch=2, classes=10)
+VIT_BATCH = 12
 CHAR = nets.GptConfig(layers=3, dim=64, heads=8, seq=64, vocab=96)
 CHAR_BATCH = 30
 BENCH = nets.GptConfig(layers=6, dim=384, heads=6, seq=256, vocab=65, bias=False)
@@ -118,6 +120,12 @@ ARCHS = {
     ),
     "gpt_erf": gpt("none"),
     "gpt_tanh": gpt("tanh"),
+    "vit": Arch(
+        build=lambda attention: nets.Vit(replace(VIT, attention=attention)),
+        batch=lambda: (torch.rand(VIT_BATCH, 8, 8), torch.randint(10, (VIT_BATCH,))),
+        input="images",
+        loss="cross_entropy,smoothing=0.1",
+    ),
 }
 
 # For GPT every pair of values of two factors occurs with the dynamo exporter. The TorchScript
@@ -143,6 +151,9 @@ EXPORTS = [
     Export("gpt_tanh", "dynamo", 20, False, True, "manual"),
     Export("gpt_erf", "dynamo", 20, True, True, "sdpa"),
     Export("gpt_tanh", "dynamo", 20, False, False, "sdpa"),
+    Export("vit", "ts", 17, True, True, "manual"),
+    Export("vit", "dynamo", 18, False, True, "sdpa"),
+    Export("vit", "dynamo", 20, True, False, "sdpa"),
 ]
 
 

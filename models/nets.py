@@ -40,28 +40,52 @@ class GptConfig:
     bias: bool = True
     gelu: str = "none"
     attention: str = "sdpa"
+    causal = True
+
+
+@dataclass(frozen=True)
+class VitConfig:
+    """A transformer over the patches of square grey images; the rest as in GptConfig."""
+
+    layers: int
+    dim: int
+    heads: int
+    image: int
+    patch: int
+    classes: int
+    bias: bool = True
+    gelu: str = "none"
+    attention: str = "sdpa"
+    causal = False
+
+    @property
+    def patches(self):
+        return (self.image // self.patch) ** 2
 
 
 class Attention(nn.Module):
-    """Causal self-attention, (B, T, C) -> (B, T, C); one packed projection makes Q, K and V."""
+    """Self-attention, (B, T, C) -> (B, T, C); one packed projection makes Q, K and V. Where it is
+    causal, a position attends to itself and those before."""
 
     def __init__(self, config):
         super().__init__()
         self.heads = config.heads
+        self.causal = config.causal
         self.manual = config.attention == "manual"
         self.c_attn = nn.Linear(config.dim, 3 * config.dim, bias=config.bias)
         self.c_proj = nn.Linear(config.dim, config.dim, bias=config.bias)
-        if self.manual:
+        if self.manual and self.causal:
             ones = torch.ones(1, 1, config.seq, config.seq)
             self.register_buffer("mask", torch.tril(ones))
 
     def attend(self, q, k, v):
-        """softmax(Q K^T / sqrt(d)) V over the earlier positions; all (B, H, T, d)."""
+        """softmax(Q K^T / sqrt(d)) V over the positions attended to; all (B, H, T, d)."""
         if not self.manual:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         steps = q.size(-2)
         scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
-        scores = scores.masked_fill(self.mask[:, :, :steps, :steps] == 0, float("-inf"))
+        if self.causal:
+            scores = scores.masked_fill(self.mask[:, :, :steps, :steps] == 0, float("-inf"))
         return F.softmax(scores, dim=-1) @ v
 
     def forward(self, x):
@@ -121,6 +145,33 @@ class Gpt(nn.Module):
         for block in self.h:
             x = block(x)
         return self.lm_head(self.ln_f(x))
+
+
+class Vit(nn.Module):
+    """Images (B, S, S) -> logits (B, classes). Patches are embedded by a linear layer, positions
+    are learned, the head reads the mean over the patches."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.patch = nn.Linear(config.patch**2, config.dim, bias=config.bias)
+        self.position = nn.Parameter(torch.zeros(config.patches, config.dim))
+        self.h = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.ln_f = nn.LayerNorm(config.dim, bias=config.bias)
+        self.head = nn.Linear(config.dim, config.classes, bias=config.bias)
+
+    def cut(self, images):
+        """(B, S, S) -> (B, patches, pixels of a patch), rows of patches first."""
+        batch, size, _ = images.size()
+        side, n = self.config.patch, size // self.config.patch
+        tiles = images.view(batch, n, side, n, side).transpose(2, 3)
+        return tiles.reshape(batch, n * n, side * side)
+
+    def forward(self, images):
+        x = self.patch(self.cut(images)) + self.position
+        for block in self.h:
+            x = block(x)
+        return self.head(self.ln_f(x).mean(dim=1))
 
 
 def init_distinct(model):

@@ -28,10 +28,14 @@ OPTIMIZERS = [
 
 
 def loss_of(kind, output, labels):
-    """Mean over elements (mse) or over all positions (cross_entropy, classes last)."""
+    """Mean over elements (mse) or over all positions (cross_entropy, classes last), the latter
+    perhaps smoothed: `cross_entropy,smoothing=0.1`."""
+    kind, _, smoothing = kind.partition(",smoothing=")
     if kind == "mse":
         return F.mse_loss(output, labels)
-    return F.cross_entropy(output.flatten(0, -2), labels.flatten())
+    return F.cross_entropy(
+        output.flatten(0, -2), labels.flatten(), label_smoothing=float(smoothing or 0)
+    )
 
 
 def cast(value, dtype):
@@ -129,7 +133,10 @@ def write(folder, arch, model, untied, inputs, labels):
         save(folder, name, value.numpy())
     save(folder, "labels", labels.numpy())
     kind = arch.loss
-    record = {"loss": f"{kind}:{arch.output}:labels", "value": {}, "grad_norm": {}}
+    name, comma, options = kind.partition(",")
+    loss = f"{name}:{arch.output}:labels{comma}{options}"
+    record = {"input": arch.input, "output": arch.output, "loss": loss}
+    record |= {"value": {}, "grad_norm": {}}
     for suffix, dtype in DTYPES.items():
         output, loss, grads = backward(model, kind, inputs, labels, dtype)
         save(folder, f"{arch.output}.{suffix}", output)

@@ -182,7 +182,7 @@ static void for_each_model(void (*check)(MotCtx *, const char *path, MotGraph *)
 {
     glob_t found;
     assert_int_equal(glob("models/*.onnx", 0, NULL, &found), 0);
-    assert_true(found.gl_pathc >= 20);
+    assert_true(found.gl_pathc >= 24);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         MotCtx *ctx = new_ctx();
         MotGraph *g;
@@ -218,26 +218,34 @@ static void run_all(MotCtx *ctx, MotGraph *g)
         run_passes(ctx, g, passes[p]);
 }
 
+static void check_gone(const char *path, const int *n, const MotOpKind *kinds, size_t n_kinds)
+{
+    for (size_t i = 0; i < n_kinds; i++)
+        if (n[kinds[i]])
+            fail_msg("%s: %s is left", path, mot_op_info(kinds[i])->name);
+}
+
 static void check_counts(MotCtx *ctx, const char *path, MotGraph *g)
 {
-    static const MotOpKind gone[] = {MOT_OP_SOFTMAX,    MOT_OP_ERF,       MOT_OP_TANH,
-                                     MOT_OP_TRANSPOSE,  MOT_OP_BROADCAST, MOT_OP_EXP,
-                                     MOT_OP_REDUCE_SUM, MOT_OP_SQRT,      MOT_OP_RSQRT,
-                                     MOT_OP_MUL,        MOT_OP_DIV};
+    static const MotOpKind raised[] = {MOT_OP_SOFTMAX, MOT_OP_ERF,  MOT_OP_TANH,
+                                       MOT_OP_EXP,     MOT_OP_SQRT, MOT_OP_RSQRT};
+    static const MotOpKind absorbed[] = {MOT_OP_TRANSPOSE, MOT_OP_BROADCAST, MOT_OP_REDUCE_SUM,
+                                         MOT_OP_MUL, MOT_OP_DIV};
     int n[MOT_N_OPS] = {0}, layers = strstr(path, "gpt_char") ? 3 : 2;
     run_all(ctx, g);
-    if (!strstr(path, "gpt"))
+    if (strstr(path, "mlp"))
         return;
     count_ops(g, n);
     assert_int_equal(n[MOT_OP_ATTENTION], layers);
     assert_int_equal(n[MOT_OP_LAYER_NORM], 2 * layers + 1);
     assert_int_equal(n[MOT_OP_GELU], layers);
+    check_gone(path, n, raised, sizeof raised / sizeof *raised);
+    if (!strstr(path, "gpt"))
+        return;
     assert_int_equal(n[MOT_OP_CONTRACT], 4 * layers + 1);
     assert_int_equal(n[MOT_OP_SLICE], 3 * layers);
     assert_int_equal(n[MOT_OP_RESHAPE], 3 * layers); /* the slices' dim of size 1 */
-    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
-        if (n[gone[i]])
-            fail_msg("%s: %s is left", path, mot_op_info(gone[i])->name);
+    check_gone(path, n, absorbed, sizeof absorbed / sizeof *absorbed);
 }
 
 static void models_are_raised(void **state)
@@ -252,8 +260,8 @@ static void models_are_raised(void **state)
  */
 static void check_equal_counts(MotCtx *ctx, const char *path, MotGraph *g)
 {
-    static const char *const archs[] = {"gpt_char", "gpt_", "mlp_mse", "mlp_"};
-    static int first[4][MOT_N_OPS];
+    static const char *const archs[] = {"gpt_char", "gpt_", "mlp_mse", "mlp_", "vit_"};
+    static int first[sizeof archs / sizeof *archs][MOT_N_OPS];
     int n[MOT_N_OPS] = {0}, arch = 0;
     run_all(ctx, g);
     count_ops(g, n);
