@@ -141,18 +141,6 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     return mot_trained_decide(ctx, job->graph, &train, &job->trained);
 }
 
-MotStatus mot_job_initializer(MotCtx *ctx, const MotJob *job, const char *name,
-                              MotTensor *out_tensor)
-{
-    const Onnx__GraphProto *graph = job->file->model->graph;
-    for (size_t i = 0; i < graph->n_initializer; i++)
-        if (strcmp(graph->initializer[i]->name, name) == 0)
-            return mot_onnx_tensor(ctx, job->file, graph->initializer[i],
-                                   (MotLoc){job->model, NULL}, out_tensor);
-    return mot_fail(ctx, MOT_ERR_INTERNAL, (MotLoc){job->model, NULL}, "no initializer %s",
-                    mot_quote(&ctx->arena, name));
-}
-
 /* ---- Training ---- */
 
 static MotStatus read_ties(MotCtx *ctx, MotJob *job, MotPassOpts *opts)
@@ -352,25 +340,31 @@ static bool is_in_file(const MotBuf *buf)
     return buf->kind == MOT_BUF_PARAM && !mot_attrs(buf->source, param)->state_of;
 }
 
+/* From the mapped file to the ranks' arenas; no page of either stays in the host. */
 static MotStatus write_params(MotCtx *ctx, MotJob *job)
 {
-    int64_t most = 0;
-    for (uint32_t i = 0; i < job->program->bufs.n; i++) {
-        const MotBuf *buf = &job->program->bufs.data[i];
-        if (is_in_file(buf) && mot_type_bytes(&buf->global) > most)
-            most = mot_type_bytes(&buf->global);
-    }
-    void *room = mot_arena_alloc(&ctx->arena, (size_t)most); /* for one at a time */
-    for (uint32_t i = 0; i < job->program->bufs.n; i++) {
-        const MotBuf *buf = &job->program->bufs.data[i];
-        if (!is_in_file(buf))
+    MotMap params;
+    mot_map_init(&params, &ctx->arena);
+    for (uint32_t i = 0; i < job->program->bufs.n; i++)
+        if (is_in_file(&job->program->bufs.data[i]))
+            mot_map_put_str(&params, job->program->bufs.data[i].name, i);
+    const Onnx__GraphProto *graph = job->file->model->graph;
+    uint32_t n = 0;
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const char *name = graph->initializer[i]->name;
+        MotTensorData data;
+        if (!mot_map_get_str(&params, name, NULL))
             continue;
-        MotTensor in_file, value = {buf->global, room};
-        MOT_TRY(mot_job_initializer(ctx, job, buf->name, &in_file));
-        mot_param_from_file(&buf->global, buf->source, in_file.data, value.data);
-        MOT_TRY(mot_session_write(job->session, buf->name, &value));
+        MOT_TRY(mot_onnx_tensor_data(ctx, job->file, graph->initializer[i],
+                                     (MotLoc){job->model, NULL}, &data));
+        MOT_TRY(mot_session_write_param(job->session, name, data.data));
+        mot_onnx_forget(job->file);
+        n++;
     }
-    return MOT_OK;
+    return n == params.n
+               ? MOT_OK
+               : mot_fail(ctx, MOT_ERR_INTERNAL, (MotLoc){job->model, NULL},
+                          "%u of %u parameters have no initializer", params.n - n, params.n);
 }
 
 static bool has_input(const MotProgram *p, const char *name)

@@ -52,9 +52,6 @@ MOT_CHECKED MotStatus mot_job_plan(MotCtx *ctx, MotJob *job);
 MOT_CHECKED MotStatus mot_job_place(MotCtx *ctx, MotJob *job);
 /* Starts the ranks and gives them the parameters of the file and the inputs of --input. */
 MOT_CHECKED MotStatus mot_job_start(MotCtx *ctx, MotJob *job);
-/* The tensor of an initializer of the file; MOT_ERR_INTERNAL if it has none of that name. */
-MOT_CHECKED MotStatus mot_job_initializer(MotCtx *ctx, const MotJob *job, const char *name,
-                                          MotTensor *out_tensor);
 /* The number of classes that labels may name, of the cross-entropy's logits; INT64_MAX if there is none. */
 int64_t mot_job_classes(const MotJob *job);
 /* Sets the scalar input `name` where the program has it. */

@@ -268,7 +268,7 @@ static MotStatus fail_dtype(MotImport *im, const char *what, const char *name, i
 /* Floats with more than one element may train; all else is constant. */
 static MotStatus add_initializer(MotImport *im, const Onnx__TensorProto *proto)
 {
-    MotTensor t = {0};
+    MotTensorData data;
     MotLoc loc = {im->file->path,
                   mot_arena_printf(&im->ctx->arena, "initializer %s", quote(im, proto->name))};
     if (mot_dtype_from_onnx(proto->data_type) == MOT_NO_DTYPE)
@@ -276,19 +276,21 @@ static MotStatus add_initializer(MotImport *im, const Onnx__TensorProto *proto)
     if (proto->n_dims > MOT_MAX_RANK)
         return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, loc, "has rank %zu; Motley goes up to %d",
                         proto->n_dims, MOT_MAX_RANK);
-    MOT_TRY(mot_onnx_tensor(im->ctx, im->file, proto, loc, &t));
+    MOT_TRY(mot_onnx_tensor_data(im->ctx, im->file, proto, loc, &data));
+    MotType type = mot_type_make(mot_dtype_from_onnx(proto->data_type), data.rank, data.dims);
     im->b.origin = NULL;
     MotValue v;
-    if (mot_dtype_class(t.type.dtype) == MOT_CLASS_FLOAT && mot_type_elements(&t.type) > 1) {
+    if (mot_dtype_class(type.dtype) == MOT_CLASS_FLOAT && mot_type_elements(&type) > 1) {
         int64_t perm[MOT_MAX_RANK];
-        for (int i = 0; i < t.type.rank; i++)
+        for (int i = 0; i < type.rank; i++)
             perm[i] = i;
-        MotInts dims = {t.type.dims, (uint32_t)t.type.rank};
+        MotInts dims = {type.dims, (uint32_t)type.rank};
         v = mot_param(
             &im->b,
-            &(MotAttr_param){.name = proto->name, .file_dims = dims, .perm = {perm, dims.n}},
-            t.type);
+            &(MotAttr_param){.name = proto->name, .file_dims = dims, .perm = {perm, dims.n}}, type);
     } else {
+        MotTensor t;
+        MOT_TRY(mot_onnx_tensor(im->ctx, im->file, proto, loc, &t));
         v = mot_constant(&im->b, t);
     }
     bind(im, proto->name, (MotBound){.value = v, .node = UINT32_MAX});

@@ -8,6 +8,14 @@ MotOnnxOpts mot_onnx_opts_default(void)
     return (MotOnnxOpts){.limits = mot_onnx_limits_default()};
 }
 
+void mot_onnx_forget(const MotOnnxFile *file)
+{
+    if (file->map)
+        mot_file_forget(file->map);
+    for (uint32_t i = 0; i < file->external->files.n; i++)
+        mot_file_forget(file->external->files.data[i].map);
+}
+
 static void release_file(void *handle)
 {
     MotOnnxFile *file = handle;
@@ -57,6 +65,7 @@ static MotStatus open_path(MotCtx *ctx, const char *path, MotWireRoot root, cons
     const MotFileMap *map;
     MOT_TRY(mot_file_map(ctx, path, &map));
     *out_file = make_file(ctx, path, map->data, map->n, opts);
+    (*out_file)->map = map;
     MOT_TRY(mot_external_init(ctx, (*out_file)->external, path, opts->external_data_root,
                               opts->is_strict));
     return parse(ctx, *out_file, root);

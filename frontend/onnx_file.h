@@ -28,8 +28,9 @@ typedef struct MotOnnxConverted {
 } MotOnnxConverted;
 
 struct MotOnnxFile {
-    const char *path; /* as given; what messages call the file */
-    MotWire wire;     /* its bytes */
+    const char *path;      /* as given; what messages call the file */
+    MotWire wire;          /* its bytes */
+    const MotFileMap *map; /* where they lie; NULL if the caller keeps them */
     MotOnnxLimits limits;
     const Onnx__ModelProto *model;   /* of a model file */
     const Onnx__TensorProto *tensor; /* of a tensor file */
@@ -39,6 +40,9 @@ struct MotOnnxFile {
 };
 
 MotOnnxOpts mot_onnx_opts_default(void);
+
+/* Takes the pages of the file and of its external data out of memory; they come back when they are read (support/file.h). */
+void mot_onnx_forget(const MotOnnxFile *file);
 
 /*
  * Opens the model at `path`. MOT_ERR_IO if it cannot be read, MOT_ERR_MODEL if it is malformed, MOT_ERR_LIMIT (with the

@@ -11,9 +11,9 @@ MotType mot_param_file_type(const MotType *type, const MotOp *param)
     return mot_type_make(type->dtype, (int)a->file_dims.n, a->file_dims.data);
 }
 
-/* stride[i]: distance in the file, in elements, of neighbours along value dim i. */
-static void find_strides(const MotType *type, const MotAttr_param *a, int64_t *stride)
+void mot_param_strides(const MotType *type, const MotOp *param, int64_t *out_stride)
 {
+    const MotAttr_param *a = mot_attrs(param, param);
     int64_t atom[MOT_MAX_RANK];
     for (int i = 0; i < type->rank; i++)
         atom[a->perm.n ? a->perm.data[i] : i] = type->dims[i];
@@ -21,26 +21,7 @@ static void find_strides(const MotType *type, const MotAttr_param *a, int64_t *s
     for (int i = type->rank; i-- > 0; n *= atom[i])
         atom_stride[i] = n;
     for (int i = 0; i < type->rank; i++)
-        stride[i] = atom_stride[a->perm.n ? a->perm.data[i] : i];
-}
-
-static void copy(const MotType *type, const MotOp *param, char *value, char *file, bool to_file)
-{
-    int64_t stride[MOT_MAX_RANK], index[MOT_MAX_RANK] = {0}, at = 0;
-    size_t bytes = (size_t)mot_dtype_bytes(type->dtype);
-    find_strides(type, mot_attrs(param, param), stride);
-    int64_t n = mot_type_elements(type);
-    for (int64_t e = 0; e < n; e++) {
-        char *v = value + (size_t)e * bytes, *f = file + (size_t)at * bytes;
-        memcpy(to_file ? f : v, to_file ? v : f, bytes);
-        for (int d = type->rank; d-- > 0;) {
-            at += stride[d];
-            if (++index[d] < type->dims[d])
-                break;
-            at -= stride[d] * index[d];
-            index[d] = 0;
-        }
-    }
+        out_stride[i] = atom_stride[a->perm.n ? a->perm.data[i] : i];
 }
 
 MotTensor mot_param_tied(MotArena *arena, const MotOp *param, const MotTensor *file)
@@ -61,10 +42,19 @@ MotTensor mot_param_tied(MotArena *arena, const MotOp *param, const MotTensor *f
 
 void mot_param_to_file(const MotType *type, const MotOp *param, const void *value, void *out_file)
 {
-    copy(type, param, (char *)(uintptr_t)value, out_file, true);
-}
-
-void mot_param_from_file(const MotType *type, const MotOp *param, const void *file, void *out_value)
-{
-    copy(type, param, out_value, (char *)(uintptr_t)file, false);
+    int64_t stride[MOT_MAX_RANK], index[MOT_MAX_RANK] = {0}, at = 0;
+    size_t bytes = (size_t)mot_dtype_bytes(type->dtype);
+    mot_param_strides(type, param, stride);
+    int64_t n = mot_type_elements(type);
+    for (int64_t e = 0; e < n; e++) {
+        memcpy((char *)out_file + (size_t)at * bytes, (const char *)value + (size_t)e * bytes,
+               bytes);
+        for (int d = type->rank; d-- > 0;) {
+            at += stride[d];
+            if (++index[d] < type->dims[d])
+                break;
+            at -= stride[d] * index[d];
+            index[d] = 0;
+        }
+    }
 }

@@ -6,10 +6,10 @@
 
 /* `type` is that of the value, all dims known. The shape in the file; the value's own for a parameter that no pass has touched. */
 MotType mot_param_file_type(const MotType *type, const MotOp *param);
-/* Copies between a dense tensor in the file's layout and one in the value's. */
+/* out_stride[i]: how far apart neighbours along dim i of the value are in the file, in elements. */
+void mot_param_strides(const MotType *type, const MotOp *param, int64_t *out_stride);
+/* Copies a dense tensor in the value's layout to one in the file's. */
 void mot_param_to_file(const MotType *type, const MotOp *param, const void *value, void *out_file);
-void mot_param_from_file(const MotType *type, const MotOp *param, const void *file,
-                         void *out_value);
 
 /*
  * The tensor of the second initializer that a tied parameter holds as well (param.tied), from the first one's: the same, or transposed.

@@ -263,10 +263,7 @@ static MotStatus load_tensor(MotCtx *ctx, MotSession *session, const MotBuf *buf
             return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL},
                             "tensor %s has another type than the model's",
                             mot_quote(&ctx->arena, buf->name));
-        MotTensor value = {buf->global,
-                           mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&buf->global))};
-        mot_param_from_file(&value.type, buf->source, tensors[i].tensor.data, value.data);
-        return mot_session_write(session, buf->name, &value);
+        return mot_session_write_param(session, buf->name, tensors[i].tensor.data);
     }
     return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL}, "lacks tensor %s",
                     mot_quote(&ctx->arena, buf->name));

@@ -21,11 +21,17 @@ typedef struct MotComm {
 /* Executes one collective (or part, or copy) of the program; returns when this rank's result is there and its source is free. */
 MOT_CHECKED MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins);
 
+/* A whole tensor: how far apart neighbours along each dim are, in elements; NULL: row-major. */
+typedef struct MotWhole {
+    char *data;
+    const int64_t *stride;
+} MotWhole;
+
 /*
  * Copies between a whole tensor and the part that `binding` gives of buffer `buf`: `to_whole` gathers, else scatters. Nested and
  * several split dims included. Partial values have no part.
  */
 void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf,
-                        char *whole, char *part, bool to_whole);
+                        MotWhole whole, char *part, bool to_whole);
 
 #endif

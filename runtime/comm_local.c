@@ -331,26 +331,41 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins)
     return wait_all(&g, false, comm->passed[ins->axis]);
 }
 
+/* The offset of the part along dim d of a buffer's whole tensor: dims that several axes split are nested. */
+static int64_t find_offset(const MotProgram *program, const MotBinding *binding,
+                           const MotType *type, int d)
+{
+    int64_t offset = 0;
+    for (uint32_t s = type->dims[d] < 0 ? (uint32_t)-type->dims[d] : 0; s;
+         s = program->dims.data[s - 1].parent)
+        offset += binding->offset[s - 1];
+    return offset;
+}
+
 void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf,
-                        char *whole, char *part, bool to_whole)
+                        MotWhole whole, char *part, bool to_whole)
 {
     const MotBuf *info = &program->bufs.data[buf];
     const MotType *local = &binding->types[buf];
-    int64_t bytes = mot_dtype_bytes(local->dtype), n = mot_type_elements(local),
-            offset[MOT_MAX_RANK] = {0};
-    for (int d = 0; d < local->rank; d++)
-        for (uint32_t s = info->type.dims[d] < 0 ? (uint32_t)-info->type.dims[d] : 0; s;
-             s = program->dims.data[s - 1].parent)
-            offset[d] += binding->offset[s - 1];
-    int64_t run = local->rank ? local->dims[local->rank - 1] : 1;
-    for (int64_t e = 0; run && e < n; e += run) {
-        int64_t rest = e, at = 0, stride = 1;
-        for (int d = local->rank; d-- > 0;) {
-            at += (rest % local->dims[d] + offset[d]) * stride;
-            rest /= local->dims[d];
-            stride *= info->global.dims[d];
-        }
-        char *w = whole + at * bytes, *p = part + e * bytes;
+    int64_t bytes = mot_dtype_bytes(local->dtype), n = mot_type_elements(local), at = 0, run = 1,
+            stride[MOT_MAX_RANK], index[MOT_MAX_RANK] = {0};
+    for (int64_t d = local->rank, row_major = 1; d-- > 0; row_major *= info->global.dims[d]) {
+        stride[d] = whole.stride ? whole.stride[d] : row_major;
+        at += stride[d] * find_offset(program, binding, &info->type, (int)d);
+    }
+    /* The last dims whose elements follow each other on both sides are copied as one. */
+    int outer = local->rank;
+    while (outer > 0 && stride[outer - 1] == run)
+        run *= local->dims[--outer];
+    for (int64_t e = 0; e < n; e += run) {
+        char *w = whole.data + at * bytes, *p = part + e * bytes;
         memcpy(to_whole ? w : p, to_whole ? p : w, (size_t)(run * bytes));
+        for (int d = outer; d-- > 0;) {
+            at += stride[d];
+            if (++index[d] < local->dims[d])
+                break;
+            at -= stride[d] * index[d];
+            index[d] = 0;
+        }
     }
 }

@@ -1,6 +1,7 @@
 /* The host's side: the shared region, forking, commands, scatter and gather, and naming the rank that died or hangs. */
 #include "runtime/session.h"
 
+#include "ir/layout.h"
 #include "runtime/comm.h"
 #include "runtime/rank.h"
 
@@ -239,18 +240,43 @@ static MotStatus fork_ranks(MotSession *s)
     return MOT_OK;
 }
 
-/* Whole values of constants and of parameters whose data the file holds go to the ranks. */
-static MotStatus write_sources(MotSession *s)
+/*
+ * What stays in the ranks' arenas leaves the host's view of them once it was copied (the ranks keep it): each parameter would else
+ * take memory in two processes.
+ */
+static void forget_part(const MotSession *s, uint32_t buf, char *part, int64_t bytes)
 {
-    for (uint32_t i = 0; i < s->program->bufs.n; i++) {
-        const MotBuf *buf = &s->program->bufs.data[i];
-        const MotTensor *data =
-            buf->kind == MOT_BUF_CONSTANT ? &mot_attrs(buf->source, constant)->data : NULL;
-        for (uint32_t r = 0; data && r < s->shared->n_ranks; r++)
-            mot_comm_copy_part(s->program, &s->bindings[r], i, data->data,
-                               s->shared->rank[r].arena + s->bindings[r].arena_offset[i], false);
+    MotBufKind kind = s->program->bufs.data[buf].kind;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)part % page;
+    if (kind == MOT_BUF_PARAM || kind == MOT_BUF_CONSTANT)
+        madvise(part - before, before + (size_t)bytes, MADV_DONTNEED);
+}
+
+static void copy_parts(const MotSession *s, uint32_t buf, MotWhole whole, bool to_whole)
+{
+    for (uint32_t r = 0; r < s->shared->n_ranks; r++) {
+        const MotBinding *binding = &s->bindings[r];
+        char *part = s->shared->rank[r].arena + binding->arena_offset[buf];
+        mot_comm_copy_part(s->program, binding, buf, whole, part, to_whole);
+        forget_part(s, buf, part, mot_type_bytes(&binding->types[buf]));
     }
-    return MOT_OK;
+}
+
+static void scatter(const MotSession *s, uint32_t buf, void *whole)
+{
+    copy_parts(s, buf, (MotWhole){whole, NULL}, false);
+}
+
+static void gather(const MotSession *s, uint32_t buf, void *whole)
+{
+    copy_parts(s, buf, (MotWhole){whole, NULL}, true);
+}
+
+static void write_constants(const MotSession *s)
+{
+    for (uint32_t i = 0; i < s->program->bufs.n; i++)
+        if (s->program->bufs.data[i].kind == MOT_BUF_CONSTANT)
+            scatter(s, i, mot_attrs(s->program->bufs.data[i].source, constant)->data.data);
 }
 
 MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *cluster,
@@ -271,13 +297,13 @@ MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *c
         status = fork_ranks(s);
     if (status == MOT_OK)
         status = command(s, MOT_CMD_REBIND);
-    if (status == MOT_OK)
-        status = write_sources(s);
-    if (status != MOT_OK)
+    if (status != MOT_OK) {
         mot_session_close(s);
-    else
-        *out_session = s;
-    return status;
+        return status;
+    }
+    write_constants(s);
+    *out_session = s;
+    return MOT_OK;
 }
 
 void mot_session_close(MotSession *s)
@@ -317,17 +343,19 @@ MotStatus mot_session_write(MotSession *s, const char *name, const MotTensor *wh
 {
     uint32_t buf = 0;
     MOT_TRY(find_buf(s, name, &whole->type, &buf));
-    for (uint32_t r = 0; r < s->shared->n_ranks; r++)
-        mot_comm_copy_part(s->program, &s->bindings[r], buf, whole->data,
-                           s->shared->rank[r].arena + s->bindings[r].arena_offset[buf], false);
+    scatter(s, buf, whole->data);
     return MOT_OK;
 }
 
-static void gather(MotSession *s, uint32_t buf, char *whole)
+MotStatus mot_session_write_param(MotSession *s, const char *name, const void *file)
 {
-    for (uint32_t r = 0; r < s->shared->n_ranks; r++)
-        mot_comm_copy_part(s->program, &s->bindings[r], buf, whole,
-                           s->shared->rank[r].arena + s->bindings[r].arena_offset[buf], true);
+    uint32_t buf = 0;
+    int64_t stride[MOT_MAX_RANK];
+    MOT_TRY(find_buf(s, name, NULL, &buf));
+    mot_param_strides(&s->program->bufs.data[buf].global, s->program->bufs.data[buf].source,
+                      stride);
+    copy_parts(s, buf, (MotWhole){(char *)(uintptr_t)file, stride}, false);
+    return MOT_OK;
 }
 
 MotStatus mot_session_read(MotSession *s, const char *name, MotTensor *out_whole)
@@ -400,10 +428,7 @@ MotStatus mot_session_reshare(MotSession *s, uint32_t axis, const int64_t *share
     at = 0;
     for (uint32_t i = 0; status == MOT_OK && i < p->bufs.n; i++)
         if (p->bufs.data[i].kind != MOT_BUF_SCRATCH) {
-            for (uint32_t r = 0; r < s->shared->n_ranks; r++)
-                mot_comm_copy_part(p, &s->bindings[r], i, store + at,
-                                   s->shared->rank[r].arena + s->bindings[r].arena_offset[i],
-                                   false);
+            scatter(s, i, store + at);
             at += ((size_t)mot_type_bytes(&p->bufs.data[i].global) + 63) & ~(size_t)63;
         }
     munmap(store, bytes + 1);

@@ -17,7 +17,7 @@ typedef struct MotSessionOpts {
 
 typedef struct MotSession MotSession;
 
-/* Starts the ranks; parameters get the values of their source op (mot_session_set_param overrides), constants too. */
+/* Starts the ranks; constants get their values, parameters are zeros. */
 MOT_CHECKED MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *cluster,
                                        const MotSessionOpts *opts, MotSession **out_session);
 /* Ends the ranks and unmaps the region. Safe after a failure. */
@@ -27,6 +27,9 @@ void mot_session_close(MotSession *session);
 MOT_CHECKED MotStatus mot_session_write(MotSession *session, const char *name,
                                         const MotTensor *whole);
 MOT_CHECKED MotStatus mot_session_read(MotSession *session, const char *name, MotTensor *out_whole);
+/* Parameter `name` from the elements in its file, in the file's layout (ir/layout.h), aligned or not. */
+MOT_CHECKED MotStatus mot_session_write_param(MotSession *session, const char *name,
+                                              const void *file);
 /* Output `name` after a section, gathered; a loss is replicated, `gradient:<param>` is split like its parameter. */
 MOT_CHECKED MotStatus mot_session_output(MotSession *session, const char *name, MotSection section,
                                          MotTensor *out_value);

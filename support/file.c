@@ -49,6 +49,12 @@ MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **ou
     return MOT_OK;
 }
 
+void mot_file_forget(const MotFileMap *map)
+{
+    if (map->data)
+        madvise((void *)map->data, map->n, MADV_DONTNEED);
+}
+
 typedef struct MapCall {
     int fd;
     MotLoc loc;

@@ -18,6 +18,12 @@ MOT_CHECKED MotStatus mot_file_map(MotCtx *ctx, const char *path, const MotFileM
 /* The same for an open descriptor, which the caller keeps and may close. `loc` is for messages. */
 MOT_CHECKED MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **out_map);
 
+/*
+ * Takes the map's pages out of this process's memory; they are read again when they are touched. For whoever has gone
+ * through a large file once.
+ */
+void mot_file_forget(const MotFileMap *map);
+
 /* "a folder", "a pipe", ... for a mode (struct stat) that is not that of a regular file. */
 const char *mot_file_type_text(unsigned mode);
 

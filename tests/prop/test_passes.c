@@ -61,7 +61,14 @@ static MotTensor make_param(MotCtx *ctx, const MotType *type, const MotOp *op)
     wide.dtype = MOT_F64;
     MotTensor file = make_tensor(ctx, mot_param_file_type(&wide, op), mot_attrs(op, param)->name);
     MotTensor value = {wide, mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&wide))};
-    mot_param_from_file(&wide, op, file.data, value.data);
+    int64_t stride[MOT_MAX_RANK];
+    mot_param_strides(&wide, op, stride);
+    for (int64_t e = 0; e < mot_type_elements(&wide); e++) {
+        int64_t at = 0, rest = e;
+        for (int d = wide.rank; d-- > 0; rest /= wide.dims[d])
+            at += rest % wide.dims[d] * stride[d];
+        mot_tensor_set(&value, e, mot_tensor_get(&file, at));
+    }
     return value;
 }
 

@@ -134,14 +134,12 @@ static void write_params(Job *job, const MotProgram *program, MotSession *sessio
     for (uint32_t i = 0; i < program->bufs.n; i++) {
         const MotBuf *buf = &program->bufs.data[i];
         for (size_t k = 0; buf->kind == MOT_BUF_PARAM && k < graph->n_initializer; k++) {
-            MotTensor in_file, value = {buf->global, NULL};
+            MotTensor in_file;
             if (strcmp(graph->initializer[k]->name, buf->name) != 0)
                 continue;
             require(job->ctx, mot_onnx_tensor(job->ctx, job->file, graph->initializer[k],
                                               MOT_NOWHERE, &in_file));
-            value.data = mot_arena_alloc(&job->ctx->arena, (size_t)mot_type_bytes(&buf->global));
-            mot_param_from_file(&buf->global, buf->source, in_file.data, value.data);
-            require(job->ctx, mot_session_write(session, buf->name, &value));
+            require(job->ctx, mot_session_write_param(session, buf->name, in_file.data));
         }
     }
 }
