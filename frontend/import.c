@@ -596,18 +596,34 @@ static MotStatus attempt(MotImport *im)
     return im->ctx->status;
 }
 
+static void release_contents(void *handle)
+{
+    mot_arena_deinit(handle);
+}
+
+/* An arena of its own. It is given back by the end of the import, and by the context if that does not end. */
+static MotArena *make_contents(MotCtx *ctx)
+{
+    MotArena *contents = mot_arena_new(&ctx->arena, MotArena);
+    mot_arena_init(contents, ctx->arena.on_exhausted, ctx->arena.self);
+    mot_ctx_defer(ctx, release_contents, contents);
+    return contents;
+}
+
 MotStatus mot_import(MotCtx *ctx, MotOnnxFile *file, const MotImportOpts *opts,
                      MotGraph **out_graph)
 {
-    MotImport im = {.ctx = ctx, .file = file, .opts = opts};
+    MotImport im = {.ctx = ctx, .file = file, .opts = opts, .contents = make_contents(ctx)};
     mot_map_init(&im.needed, &ctx->arena);
     MOT_TRY(check_operators(&im));
     MOT_TRY(check_initializers(&im));
     MotStatus status = attempt(&im);
     while (status != MOT_OK && im.starts_again) {
         mot_error_clear(ctx);
+        mot_arena_deinit(im.contents);
         status = attempt(&im);
     }
+    mot_arena_deinit(im.contents);
     *out_graph = status == MOT_OK ? im.g : NULL;
     return status;
 }

@@ -3,7 +3,8 @@
  *
  * After each node the ops it appended are computed if all their operands are known; the driver keeps the contents beside
  * the graph. The ops stay until the end, when known values that others use become constants and the rest is dropped.
- * Invariant: known[v].data is NULL or the contents of v. Cost: one evaluation an op, results up to a size limit.
+ * Invariant: known[v].data is NULL or the contents of v, which are given back at the end of the import: what decomposed
+ * attention masks go through is large, what is left of it is not. Cost: one evaluation an op, results up to a size limit.
  */
 #include "frontend/import_node.h"
 #include "ir/eval.h"
@@ -53,7 +54,7 @@ static MotStatus compute(MotImport *im, const MotOp *op)
             in[i] = *mot_import_known(im, op->in[i]);
     for (uint32_t i = 0; i < op->n_out; i++) {
         out[i].type = *mot_graph_type(im->g, op->out[i]);
-        out[i].data = mot_arena_alloc(&im->ctx->arena, (size_t)mot_type_bytes(&out[i].type));
+        out[i].data = mot_arena_alloc(im->contents, (size_t)mot_type_bytes(&out[i].type));
     }
     MOT_TRY(mot_eval_op(im->ctx, im->g, op, in, out));
     for (uint32_t i = 0; i < op->n_out; i++)
@@ -112,11 +113,12 @@ static MotValue make_constant(MotImport *im, MotTensor t)
     for (int axis = type.rank - 1; axis >= 0 && n > 0; axis--) {
         int64_t size = type.dims[axis], outer = mot_type_elements(&t.type) / size / inner;
         if (size > 1 && repeats_along(&t, outer, size, inner))
-            t = take_first(&im->ctx->arena, &t, axis, outer, inner);
+            t = take_first(im->contents, &t, axis, outer, inner);
         inner *= t.type.dims[axis];
     }
     if (n > 1 && mot_type_elements(&t.type) == 1)
         t.type.rank = 0;
+    t.data = mot_arena_copy(&im->ctx->arena, t.data, (size_t)mot_type_bytes(&t.type));
     return mot_broadcast(&im->b, mot_constant(&im->b, t), type.rank, type.dims);
 }
 

@@ -35,9 +35,10 @@ typedef struct MotImport {
     MotVec(MotBound) bound;
     MotVec(MotTensor)
         known; /* by MotValue: the contents where they follow from constants; else data is NULL */
-    MotMap symbols;    /* symbolic dim -> size */
-    MotMap needed;     /* offered inputs that must be constants; kept over attempts */
-    bool starts_again; /* `needed` grew: this attempt is void */
+    MotArena *contents; /* of computed values in `known`; empty once the import is over */
+    MotMap symbols;     /* symbolic dim -> size */
+    MotMap needed;      /* offered inputs that must be constants; kept over attempts */
+    bool starts_again;  /* `needed` grew: this attempt is void */
 } MotImport;
 
 typedef struct MotNode MotNode;
