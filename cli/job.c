@@ -138,7 +138,9 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     MOT_TRY(mot_import(ctx, job->file, &opts, &job->graph));
     train.train = mot_args_list(args, "--train", &train.n_train);
     train.freeze = mot_args_list(args, "--freeze", &train.n_freeze);
-    return mot_trained_decide(ctx, job->graph, &train, &job->trained);
+    MOT_TRY(mot_trained_decide(ctx, job->graph, &train, &job->trained));
+    mot_onnx_forget(job->file);
+    return MOT_OK;
 }
 
 /* ---- Training ---- */

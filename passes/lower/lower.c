@@ -31,6 +31,7 @@ typedef struct {
     uint32_t
         *first_user; /* [values + 1]: users of value v are user[first_user[v]..first_user[v + 1]) */
     MotOpId *user;
+    MotValue *inner; /* [values]: of the kernel that is being made; zeros in between */
 } Lower;
 
 enum { MOT_MAX_GROUP = 24 };
@@ -253,7 +254,7 @@ static bool can_join(const Lower *l, MotOpId id)
 typedef struct {
     MotBuilder b;
     uint32_t bufs[MOT_MAX_GROUP * (MOT_MAX_OPERANDS + MOT_MAX_RESULTS)], n_bufs;
-    MotValue *inner; /* graph value -> kernel value */
+    MotValue *inner; /* [values]: graph value -> kernel value */
     MotMap inputs;   /* buffer -> kernel input */
 } KernelMaker;
 
@@ -306,10 +307,13 @@ static uint32_t find_kernel(Lower *l, MotGraph *graph)
 {
     MotText text;
     uint64_t index;
+    MotArenaMark mark = mot_arena_mark(&l->ctx->arena);
     mot_text_init(&text, &l->ctx->arena);
     mot_graph_print(graph, &text);
-    if (mot_map_get(&l->kernels, text.data, text.n, &index))
+    if (mot_map_get(&l->kernels, text.data, text.n, &index)) {
+        mot_arena_rewind(&l->ctx->arena, mark);
         return (uint32_t)index;
+    }
     uint64_t hash = mot_hash(text.data, text.n);
     MotKernel kernel = {.name =
                             mot_arena_printf(&l->ctx->arena, "k_%016llx", (unsigned long long)hash),
@@ -330,6 +334,26 @@ static void lower_reshape(Lower *l, MotOpId id)
     add_form(l, op->out[0], sharding, buf);
 }
 
+/* A buffer for every result of the group that something outside reads. Clears `inner`. */
+static void add_results(Lower *l, KernelMaker *k)
+{
+    uint32_t n_in = k->n_bufs;
+    for (uint32_t i = 0; i < l->group.n; i++) {
+        const MotOp *op = mot_graph_op(l->g, l->group.data[i]);
+        for (uint32_t r = 0; r < op->n_out; r++) {
+            MotValue v = op->out[r], inner = k->inner[v];
+            k->inner[v] = 0;
+            /* A lone op keeps all its results: kernels of one op have the op's own signature. */
+            if (l->group.n > 1 && !is_used_outside(l, v))
+                continue;
+            mot_output(&k->b, mot_arena_printf(&l->ctx->arena, "o%u", k->n_bufs - n_in), inner);
+            uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, v, l->plan->values[v]);
+            k->bufs[k->n_bufs++] = buf;
+            add_form(l, v, l->plan->values[v], buf);
+        }
+    }
+}
+
 /* One launch for the open group. */
 static void flush_group(Lower *l)
 {
@@ -341,25 +365,12 @@ static void flush_group(Lower *l)
         l->group.n = 0;
         return;
     }
-    KernelMaker k = {.b = mot_builder_make(mot_graph_make(l->ctx, "kernel")),
-                     .inner = mot_arena_array(&l->ctx->arena, MotValue, l->g->values.n)};
+    KernelMaker k = {.b = mot_builder_make(mot_graph_make(l->ctx, "kernel")), .inner = l->inner};
     mot_map_init(&k.inputs, &l->ctx->arena);
     for (uint32_t i = 0; i < l->group.n; i++)
         add_member(l, &k, l->group.data[i]);
     uint32_t n_in = k.n_bufs;
-    for (uint32_t i = 0; i < l->group.n; i++) {
-        const MotOp *op = mot_graph_op(l->g, l->group.data[i]);
-        for (uint32_t r = 0; r < op->n_out; r++) {
-            /* A lone op keeps all its results: kernels of one op have the op's own signature. */
-            if (l->group.n > 1 && !is_used_outside(l, op->out[r]))
-                continue;
-            uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, op->out[r], l->plan->values[op->out[r]]);
-            mot_output(&k.b, mot_arena_printf(&l->ctx->arena, "o%u", k.n_bufs - n_in),
-                       k.inner[op->out[r]]);
-            k.bufs[k.n_bufs++] = buf;
-            add_form(l, op->out[r], l->plan->values[op->out[r]], buf);
-        }
-    }
+    add_results(l, &k);
     if (l->ctx->status != MOT_OK)
         return;
     uint32_t kernel = find_kernel(l, k.b.graph);
@@ -615,6 +626,7 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
                .program = program,
                .first_form = mot_arena_array(arena, uint32_t, g->values.n),
                .home = mot_arena_array(arena, uint32_t, g->values.n),
+               .inner = mot_arena_array(arena, MotValue, g->values.n),
                .factors = mot_arena_array(arena, MotFactors, g->ops.n)};
     mot_map_init(&l.kernels, arena);
     find_users(&l);
