@@ -66,6 +66,19 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
     return MOT_OK;
 }
 
+/* Of the last step, a rank: at work, in collectives, waiting for peers. */
+static void print_ranks(const MotJob *job)
+{
+    printf("\"ranks\": [");
+    for (uint32_t i = 0; i < job->program->mesh.n_devices; i++) {
+        const MotRankState *rank = mot_session_rank(job->session, i);
+        printf("%s{\"busy_ms\": %.3f, \"comm_ms\": %.3f, \"wait_ms\": %.3f}", i ? ", " : "",
+               (double)rank->busy_ns * 1e-6, (double)rank->comm_ns * 1e-6,
+               (double)rank->wait_ns * 1e-6);
+    }
+    printf("], ");
+}
+
 static void print_result(const MotJob *job, double *ms, const double *losses, int64_t warmup,
                          int64_t steps, double base_mb)
 {
@@ -75,10 +88,11 @@ static void print_result(const MotJob *job, double *ms, const double *losses, in
     qsort(ms, (size_t)steps, sizeof *ms, compare_doubles);
     double median = ms[steps / 2];
     printf("{\"ms\": %.3f, \"min\": %.3f, \"p90\": %.3f, \"gflop_per_s\": %.1f, \"peak_rss_mb\": "
-           "%.0f, \"base_rss_mb\": %.0f, "
-           "\"losses\": [",
+           "%.0f, \"base_rss_mb\": %.0f, ",
            median, ms[0], ms[(steps * 9) / 10], count_training_flops(job->graph) / median * 1e-6,
            peak, base_mb);
+    print_ranks(job);
+    printf("\"losses\": [");
     for (int64_t i = 0; i < warmup + steps; i++)
         printf("%s%.9g", i ? ", " : "", losses[i]);
     printf("]}\n");

@@ -5,18 +5,17 @@
 #include "runtime/rank.h"
 
 #include "runtime/comm.h"
+#include "runtime/pace.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct {
     MotCtx *ctx;
     const MotRankArgs *args;
     const MotDeviceApi *api;
     void *device;
-    double slow;          /* emulation: sleep (slow - 1) times the CPU time of every kernel */
-    int64_t debt_ns;      /* sleep still owed */
+    MotPace pace;
     MotBinding *bindings; /* of all ranks */
     void **kernels;
     void ***buffers[MOT_N_SECTIONS]; /* by instruction: the addresses of its buffers */
@@ -53,33 +52,12 @@ static MotStatus bind(Rank *r)
     return MOT_OK;
 }
 
-static int64_t thread_cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Pays the emulation's debt in sleeps of at least a millisecond, and all of it before a rank meets its peers. */
-static void pay_debt(Rank *r, bool all)
-{
-    enum { LEAST_NS = 1000000 };
-    if (r->debt_ns < (all ? 1 : LEAST_NS))
-        return;
-    int64_t start = mot_now_ns();
-    mot_sleep_until_ns(start + r->debt_ns);
-    r->debt_ns -= mot_now_ns() - start;
-}
-
 static MotStatus run_launch(Rank *r, MotSection section, uint32_t i)
 {
     const MotInstr *ins = &r->args->program->section[section].data[i];
-    int64_t start = r->slow > 1 ? thread_cpu_ns() : 0;
+    mot_pace_begin_kernel(&r->pace);
     MOT_TRY(r->api->launch(r->device, r->kernels[ins->kernel], r->buffers[section][i]));
-    if (r->slow > 1) {
-        r->debt_ns += (int64_t)((double)(thread_cpu_ns() - start) * (r->slow - 1));
-        pay_debt(r, false);
-    }
+    mot_pace_end_kernel(&r->pace);
     return MOT_OK;
 }
 
@@ -89,20 +67,23 @@ static MotStatus run_section(Rank *r, MotSection section)
     const MotProgram *p = r->args->program;
     int64_t section_start = mot_now_ns(), comm_ns = 0;
     r->comm.wait_ns = 0;
+    mot_pace_start(&r->pace, section_start);
     for (uint32_t i = 0; i < p->section[section].n; i++) {
         const MotInstr *ins = &p->section[section].data[i];
         atomic_store_explicit(&state->instruction, i, memory_order_relaxed);
         if (ins->kind == MOT_INS_LAUNCH) {
             MOT_TRY(run_launch(r, section, i));
         } else {
-            pay_debt(r, true);
+            mot_pace_finish(&r->pace);
             int64_t start = mot_now_ns();
             MOT_TRY(mot_comm_exec(&r->comm, ins));
-            comm_ns += mot_now_ns() - start;
+            int64_t end = mot_now_ns();
+            comm_ns += end - start;
+            mot_pace_start(&r->pace, end);
         }
         atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
     }
-    pay_debt(r, true);
+    mot_pace_finish(&r->pace);
     state->wait_ns = r->comm.wait_ns;
     state->comm_ns = comm_ns - r->comm.wait_ns;
     state->busy_ns = mot_now_ns() - section_start - comm_ns;
@@ -119,7 +100,8 @@ static MotStatus open_device(Rank *r)
     if (!r->api)
         return mot_fail(r->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
                         "device %s: there is no backend %s", device->name, name);
-    r->slow = device->slow;
+    r->pace.slow = device->slow;
+    mot_pace_enter(&r->pace);
     return r->api->open(r->ctx, device->threads, args->shared->spins > 0, &r->device);
 }
 
