@@ -25,6 +25,8 @@ static const struct {
     {"MOTLEY_RULE_LIMIT=N", "rewrites stop after N firings: bisects a wrong rewrite"},
     {"MOTLEY_VERIFY=1", "run the verifier after every pass (default in debug builds)"},
     {"MOTLEY_FAIL=alloc:N", "the N-th allocation fails"},
+    {"MOTLEY_RANKS=threads|processes",
+     "what a rank is; threads (the default under TSan) can't be killed"},
 };
 
 static void print_usage(FILE *out)
@@ -88,6 +90,18 @@ static MotStatus read_count(MotCtx *ctx, const char *variable, const char *prefi
                                                              : refuse_switch(ctx, variable, text);
 }
 
+static MotStatus read_ranks(MotCtx *ctx)
+{
+    static const char *const kinds[] = {"processes", "threads"};
+    const char *text = getenv("MOTLEY_RANKS");
+    for (int i = 0; text && i < 2; i++)
+        if (strcmp(text, kinds[i]) == 0) {
+            ctx->debug.ranks_are_threads = i;
+            return MOT_OK;
+        }
+    return text ? refuse_switch(ctx, "MOTLEY_RANKS", text) : MOT_OK;
+}
+
 /* The debugging switches, parsed once. */
 static MotStatus read_environment(MotCtx *ctx)
 {
@@ -98,6 +112,7 @@ static MotStatus read_environment(MotCtx *ctx)
     MOT_TRY(read_passes(ctx, "MOTLEY_SKIP", "", &ctx->debug.skip));
     MOT_TRY(read_count(ctx, "MOTLEY_RULE_LIMIT", "", &ctx->debug.rule_limit));
     MOT_TRY(read_count(ctx, "MOTLEY_FAIL", "alloc:", &fail_at));
+    MOT_TRY(read_ranks(ctx));
     if (verify)
         ctx->debug.verify = strcmp(verify, "0") != 0;
     ctx->arena.fail_at = fail_at;

@@ -210,11 +210,15 @@ static void reduce_chunk(Group *g, int64_t begin, int64_t end)
 static MotStatus wait_all(Group *g, bool is_arrival, uint32_t target)
 {
     int64_t start = mot_now_ns();
+    MotRankState *own = &g->comm->shared->rank[g->comm->position];
     for (uint32_t i = 0; i < g->n; i++) {
         MotRankState *peer = &g->comm->shared->rank[g->member[i]];
         MotGate *gate = is_arrival ? &peer->arrived[g->ins->axis] : &peer->left[g->ins->axis];
+        atomic_store_explicit(&own->target, target, memory_order_relaxed);
+        atomic_store_explicit(&own->awaited, gate, memory_order_relaxed);
         MOT_TRY(mot_gate_wait(g->comm->shared, gate, target));
     }
+    atomic_store_explicit(&own->awaited, NULL, memory_order_relaxed);
     g->comm->wait_ns += mot_now_ns() - start;
     return MOT_OK;
 }

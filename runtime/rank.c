@@ -8,11 +8,11 @@
 #include "runtime/pace.h"
 
 #include <stdio.h>
-#include <string.h>
 
 typedef struct {
     MotCtx *ctx;
     const MotRankArgs *args;
+    MotProgram program; /* the host's, with the shares that stand in the shared region */
     const MotDeviceApi *api;
     void *device;
     MotPace pace;
@@ -26,10 +26,8 @@ typedef struct {
 static MotStatus bind(Rank *r)
 {
     MotArena *arena = &r->ctx->arena;
-    MotProgram *p = r->args->program;
+    const MotProgram *p = &r->program;
     const MotShared *shared = r->args->shared;
-    for (uint32_t a = 0; a < p->mesh.n_axes; a++)
-        memcpy(p->mesh.axis[a].share, shared->share[a], p->mesh.axis[a].n * sizeof(int64_t));
     mot_arena_rewind(arena, r->unbound);
     r->bindings = mot_arena_array(arena, MotBinding, shared->n_ranks);
     for (uint32_t i = 0; i < shared->n_ranks; i++)
@@ -54,7 +52,7 @@ static MotStatus bind(Rank *r)
 
 static MotStatus run_launch(Rank *r, MotSection section, uint32_t i)
 {
-    const MotInstr *ins = &r->args->program->section[section].data[i];
+    const MotInstr *ins = &r->program.section[section].data[i];
     mot_pace_begin_kernel(&r->pace);
     MOT_TRY(r->api->launch(r->device, r->kernels[ins->kernel], r->buffers[section][i]));
     mot_pace_end_kernel(&r->pace);
@@ -64,7 +62,7 @@ static MotStatus run_launch(Rank *r, MotSection section, uint32_t i)
 static MotStatus run_section(Rank *r, MotSection section)
 {
     MotRankState *state = &r->args->shared->rank[r->args->position];
-    const MotProgram *p = r->args->program;
+    const MotProgram *p = &r->program;
     int64_t section_start = mot_now_ns(), comm_ns = 0;
     r->comm.wait_ns = 0;
     mot_pace_start(&r->pace, section_start);
@@ -83,6 +81,7 @@ static MotStatus run_section(Rank *r, MotSection section)
         }
         atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
     }
+    atomic_store_explicit(&state->instruction, MOT_NO_INSTRUCTION, memory_order_relaxed);
     mot_pace_finish(&r->pace);
     state->wait_ns = r->comm.wait_ns;
     state->comm_ns = comm_ns - r->comm.wait_ns;
@@ -105,12 +104,13 @@ static MotStatus open_device(Rank *r)
     return r->api->open(r->ctx, device->threads, args->shared->spins > 0, &r->device);
 }
 
-static MotStatus obey(Rank *r)
+static MotStatus obey(MotCtx *ctx, void *self)
 {
+    Rank *r = self;
     MotShared *shared = r->args->shared;
     MotRankState *state = &shared->rank[r->args->position];
     MOT_TRY(open_device(r));
-    r->unbound = mot_arena_mark(&r->ctx->arena);
+    r->unbound = mot_arena_mark(&ctx->arena);
     for (uint32_t n = 1;; n++) {
         MOT_TRY(mot_gate_wait(shared, &shared->command_count, n));
         if (shared->command == MOT_CMD_QUIT)
@@ -120,16 +120,25 @@ static MotStatus obey(Rank *r)
     }
 }
 
-MotStatus mot_rank_run(MotCtx *ctx, const MotRankArgs *args)
+MotStatus mot_rank_run(const MotRankArgs *args)
 {
-    Rank r = {.ctx = ctx, .args = args};
-    r.comm = (MotComm){.shared = args->shared,
-                       .program = args->program,
+    MotShared *shared = args->shared;
+    MotRankState *state = &shared->rank[args->position];
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    ctx.debug = args->host->debug;
+    ctx.log = args->host->log;
+    ctx.log_self = args->host->log_self;
+    Rank r = {.ctx = &ctx, .args = args, .program = *args->program};
+    for (uint32_t a = 0; a < r.program.mesh.n_axes; a++)
+        r.program.mesh.axis[a].share = shared->share[a];
+    r.comm = (MotComm){.shared = shared,
+                       .program = &r.program,
                        .cluster = args->cluster,
                        .position = args->position};
-    MotStatus status = obey(&r);
-    MotRankState *state = &args->shared->rank[args->position];
+    MotStatus status = mot_ctx_run(&ctx, obey, &r);
     state->status = (int)status;
-    snprintf(state->error, sizeof state->error, "%s", mot_text_get(&ctx->error));
+    snprintf(state->error, sizeof state->error, "%s", mot_text_get(&ctx.error));
+    mot_ctx_deinit(&ctx);
     return status;
 }

@@ -1,4 +1,4 @@
-/* The process of one rank: binds the program, then obeys the host's commands until it is told to quit. */
+/* One rank: binds the program, then obeys the host's commands until it is told to quit. */
 #ifndef MOTLEY_RUNTIME_RANK_H
 #define MOTLEY_RUNTIME_RANK_H
 
@@ -6,14 +6,16 @@
 #include "runtime/shared.h"
 
 typedef struct MotRankArgs {
+    const MotCtx
+        *host; /* the rank has a context of its own, with the switches and the log of this one */
     MotShared *shared;
-    MotProgram *program;
+    const MotProgram *program;
     const MotCluster *cluster;
     const char *backend; /* NULL: the device's own */
     uint32_t position;
 } MotRankArgs;
 
 /* Runs the rank; returns when told to quit or after a failure, which it leaves in its MotRankState. */
-MotStatus mot_rank_run(MotCtx *ctx, const MotRankArgs *args);
+MotStatus mot_rank_run(const MotRankArgs *args);
 
 #endif

@@ -1,18 +1,14 @@
-/* The host's side: the shared region, forking, commands, scatter and gather, and naming the rank that died or hangs. */
+/* The host's side: the shared region, commands, scatter and gather, and naming the rank that died or hangs. */
 #include "runtime/session.h"
 
 #include "ir/layout.h"
 #include "runtime/comm.h"
-#include "runtime/rank.h"
+#include "runtime/spawn.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 struct MotSession {
@@ -22,7 +18,7 @@ struct MotSession {
     MotSessionOpts opts;
     MotShared *shared;
     MotBinding *bindings;
-    pid_t pid[MOT_MAX_RANKS];
+    MotSpawn rank[MOT_MAX_RANKS];
     uint32_t n_commands;
     MotCtx bound; /* holds the bindings; made anew at every binding */
 };
@@ -33,15 +29,16 @@ static const char *rank_name(const MotSession *s, uint32_t i)
                             s->cluster->devices.data[s->program->mesh.devices[i]].name);
 }
 
-/* `step instruction 12 (launch of node "/h.0/attn/MatMul")` */
-static const char *instruction_name(const MotSession *s, uint32_t rank)
+/* `in step instruction 12 (launch of node "/h.0/attn/MatMul")` */
+static const char *describe_place(const MotSession *s, uint32_t rank)
 {
     MotSection section = s->shared->section;
     uint32_t i = atomic_load(&s->shared->rank[rank].instruction);
     if (i >= s->program->section[section].n)
-        return "between instructions";
+        return s->shared->command == MOT_CMD_REBIND ? "while it binds the program"
+                                                    : "between two sections";
     const MotInstr *ins = &s->program->section[section].data[i];
-    return mot_arena_printf(&s->ctx->arena, "%s instruction %u (%s of node %s)",
+    return mot_arena_printf(&s->ctx->arena, "in %s instruction %u (%s of node %s)",
                             mot_section_names[section], i, mot_instr_names[ins->kind],
                             ins->origin ? mot_quote(&s->ctx->arena, ins->origin)
                                         : "added by the compiler");
@@ -51,65 +48,63 @@ static void stop_ranks(MotSession *s)
 {
     atomic_store(&s->shared->abort, 1);
     for (uint32_t i = 0; i < s->shared->n_ranks; i++)
-        if (s->pid[i] > 0) {
-            kill(s->pid[i], SIGKILL);
-            waitpid(s->pid[i], NULL, 0);
-            s->pid[i] = 0;
+        if (s->rank[i].is_running) {
+            mot_spawn_kill(&s->rank[i]);
+            mot_spawn_join(&s->rank[i]);
         }
 }
 
-static MotStatus report_dead(MotSession *s, uint32_t i, int wait_status)
+static MotStatus report_dead(MotSession *s, uint32_t i)
 {
     const MotRankState *state = &s->shared->rank[i];
-    s->pid[i] = 0;
-    const char *where = instruction_name(s, i);
+    const char *where = describe_place(s, i);
+    int signal = mot_spawn_join(&s->rank[i]);
     stop_ranks(s);
-    if (state->status != MOT_OK && state->status != MOT_ERR_RANK) {
-        mot_fail(s->ctx, (MotStatus)state->status, MOT_NOWHERE, "%s: %s", rank_name(s, i),
-                 state->error);
-        mot_note(s->ctx, "in %s", where);
-        return s->ctx->status;
-    }
-    if (WIFSIGNALED(wait_status))
-        return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s was killed by signal %d (%s) in %s",
-                        rank_name(s, i), WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)),
+    if (signal)
+        return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s was killed by signal %d (%s) %s",
+                        rank_name(s, i), signal, strsignal(signal), where);
+    if (state->status == MOT_OK || state->status == MOT_ERR_RANK)
+        return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s ended early %s", rank_name(s, i),
                         where);
-    return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s ended early in %s", rank_name(s, i),
-                    where);
+    mot_fail(s->ctx, (MotStatus)state->status, MOT_NOWHERE, "%s: %s", rank_name(s, i),
+             state->error);
+    mot_note(s->ctx, "%s", where);
+    return s->ctx->status;
 }
 
 /* Looks for ranks that ended; a rank that failed by itself comes before those that only followed. */
 static MotStatus check_ranks(MotSession *s)
 {
     for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
-            siginfo_t info = {0};
-            if (s->pid[i] <= 0 ||
-                waitid(P_PID, (id_t)s->pid[i], &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-                info.si_pid == 0)
-                continue;
-            if (pass == 0 && s->shared->rank[i].status == MOT_ERR_RANK)
-                continue;
-            int status = 0;
-            waitpid(s->pid[i], &status, 0);
-            return report_dead(s, i, status);
-        }
+        for (uint32_t i = 0; i < s->shared->n_ranks; i++)
+            if (s->rank[i].is_running && mot_spawn_has_ended(&s->rank[i]) &&
+                (pass == 1 || s->shared->rank[i].status != MOT_ERR_RANK))
+                return report_dead(s, i);
     return MOT_OK;
 }
 
-/* The rank that the others wait for: the one with the fewest instructions retired, and among those the one not in a collective. */
+/* A rank that has not finished the command, though it waits for nobody, or what it waits for has come. */
+static bool is_stuck(const MotSession *s, uint32_t i)
+{
+    const MotRankState *state = &s->shared->rank[i];
+    const MotGate *gate = atomic_load(&state->awaited);
+    return !mot_gate_has_reached(&state->finished, s->n_commands) &&
+           (!gate || mot_gate_has_reached(gate, atomic_load(&state->target)));
+}
+
+/* Names the rank that the others wait for. All wait for one another only if our own order of collectives is wrong. */
 static MotStatus report_hang(MotSession *s)
 {
     uint32_t worst = 0;
-    for (uint32_t i = 1; i < s->shared->n_ranks; i++)
-        if ((int32_t)(atomic_load(&s->shared->rank[i].retired) -
-                      atomic_load(&s->shared->rank[worst].retired)) < 0)
-            worst = i;
-    const char *where = instruction_name(s, worst);
+    while (worst + 1 < s->shared->n_ranks && !is_stuck(s, worst))
+        worst++;
+    bool is_known = is_stuck(s, worst);
+    const char *where = describe_place(s, worst);
     stop_ranks(s);
     return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE,
-                    "%s hangs in %s: no rank has retired an instruction for %.0f s",
-                    rank_name(s, worst), where, s->opts.hang_seconds);
+                    "%s %s %s: no rank has retired an instruction for %.0f s", rank_name(s, worst),
+                    is_known ? "hangs" : "and all others wait for one another", where,
+                    s->opts.hang_seconds);
 }
 
 static uint32_t total_retired(const MotSession *s)
@@ -120,10 +115,16 @@ static uint32_t total_retired(const MotSession *s)
     return n;
 }
 
+/*
+ * A rank hangs if none has retired an instruction while the host looked for hang_seconds. A look counts for LONGEST_LOOK at most: when
+ * the whole job was stopped for an hour and goes on, nobody hangs.
+ */
 static MotStatus wait_finished(MotSession *s)
 {
+    static const double longest_look = 0.1;
     uint32_t retired = total_retired(s);
-    int64_t progress_ns = mot_now_ns();
+    int64_t before = mot_now_ns();
+    double idle_seconds = 0;
     for (uint32_t i = 0; i < s->shared->n_ranks;) {
         MotGate *gate = &s->shared->rank[i].finished;
         uint32_t count = atomic_load_explicit(&gate->count, memory_order_acquire);
@@ -133,13 +134,16 @@ static MotStatus wait_finished(MotSession *s)
         }
         mot_gate_pause(gate, count);
         MOT_TRY(check_ranks(s));
+        int64_t now = mot_now_ns();
+        double look = (double)(now - before) * 1e-9;
+        idle_seconds += look < longest_look ? look : longest_look;
+        before = now;
         if (total_retired(s) != retired) {
             retired = total_retired(s);
-            progress_ns = mot_now_ns();
-        } else if (s->opts.hang_seconds > 0 &&
-                   (double)(mot_now_ns() - progress_ns) > s->opts.hang_seconds * 1e9) {
-            return report_hang(s);
+            idle_seconds = 0;
         }
+        if (s->opts.hang_seconds > 0 && idle_seconds > s->opts.hang_seconds)
+            return report_hang(s);
     }
     return MOT_OK;
 }
@@ -157,14 +161,18 @@ static MotStatus command(MotSession *s, MotCommand what)
     return wait_finished(s);
 }
 
-static MotStatus bind_all(MotSession *s)
+static MotStatus bind_ranks(MotCtx *ctx, void *self)
 {
-    mot_ctx_deinit(&s->bound);
-    mot_ctx_init(&s->bound);
-    s->bound.unwind = s->ctx->unwind;
-    s->bindings = mot_arena_array(&s->bound.arena, MotBinding, s->shared->n_ranks);
+    MotSession *s = self;
+    s->bindings = mot_arena_array(&ctx->arena, MotBinding, s->shared->n_ranks);
+    for (uint32_t i = 0; i < s->shared->n_ranks; i++)
+        MOT_TRY(mot_program_bind(ctx, s->program, i, &s->bindings[i]));
+    return MOT_OK;
+}
+
+static MotStatus check_memory(MotSession *s)
+{
     for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
-        MOT_TRY(mot_program_bind(&s->bound, s->program, i, &s->bindings[i]));
         MOT_ASSERT(s->bindings[i].arena_bytes <= s->shared->rank[i].arena_capacity);
         const MotDevice *device = &s->cluster->devices.data[s->program->mesh.devices[i]];
         if (device->memory > 0 && (double)s->bindings[i].arena_bytes > device->memory) {
@@ -178,6 +186,16 @@ static MotStatus bind_all(MotSession *s)
         }
     }
     return MOT_OK;
+}
+
+static MotStatus bind_all(MotSession *s)
+{
+    mot_ctx_deinit(&s->bound);
+    mot_ctx_init(&s->bound);
+    MotStatus status = mot_ctx_run(&s->bound, bind_ranks, s);
+    if (status != MOT_OK)
+        return mot_fail(s->ctx, status, MOT_NOWHERE, "%s", mot_text_get(&s->bound.error));
+    return check_memory(s);
 }
 
 /*
@@ -213,29 +231,16 @@ static MotStatus map_shared(MotSession *s)
     for (uint32_t i = 0; i < n; i++) {
         s->shared->rank[i].arena = (char *)p + header + i * (size_t)capacity;
         s->shared->rank[i].arena_capacity = capacity;
+        atomic_store(&s->shared->rank[i].instruction, MOT_NO_INSTRUCTION);
     }
     return MOT_OK;
 }
 
-static MotStatus fork_ranks(MotSession *s)
+static MotStatus start_ranks(MotSession *s)
 {
-    pid_t host = getpid();
-    fflush(NULL);
     for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
-        pid_t pid = fork();
-        if (pid < 0)
-            return mot_fail(s->ctx, MOT_ERR_IO, MOT_NOWHERE, "can't start rank %u: %s", i,
-                            strerror(errno));
-        if (pid > 0) {
-            s->pid[i] = pid;
-            continue;
-        }
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        signal(SIGINT, SIG_IGN); /* the host finishes the step, then tells the ranks */
-        signal(SIGTERM, SIG_IGN);
-        MotRankArgs args = {s->shared, s->program, s->cluster, s->opts.backend, i};
-        MotStatus status = getppid() == host ? mot_rank_run(s->ctx, &args) : MOT_ERR_RANK;
-        _exit(status == MOT_OK ? 0 : 1);
+        MotRankArgs args = {s->ctx, s->shared, s->program, s->cluster, s->opts.backend, i};
+        MOT_TRY(mot_spawn_start(s->ctx, &args, &s->rank[i]));
     }
     return MOT_OK;
 }
@@ -279,6 +284,11 @@ static void write_constants(const MotSession *s)
             scatter(s, i, mot_attrs(s->program->bufs.data[i].source, constant)->data.data);
 }
 
+static void close_session(void *session)
+{
+    mot_session_close(session);
+}
+
 MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *cluster,
                            const MotSessionOpts *opts, MotSession **out_session)
 {
@@ -287,14 +297,15 @@ MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *c
                         program->mesh.n_devices, MOT_MAX_RANKS);
     MotSession *s = mot_arena_new(&ctx->arena, MotSession);
     *s = (MotSession){.ctx = ctx, .program = program, .cluster = cluster, .opts = *opts};
+    mot_ctx_init(&s->bound);
+    mot_ctx_defer(ctx, close_session, s);
     MOT_TRY(map_shared(s));
     for (uint32_t a = 0; a < program->mesh.n_axes; a++)
         memcpy(s->shared->share[a], program->mesh.axis[a].share,
                program->mesh.axis[a].n * sizeof(int64_t));
-    mot_ctx_init(&s->bound);
     MotStatus status = bind_all(s);
     if (status == MOT_OK)
-        status = fork_ranks(s);
+        status = start_ranks(s);
     if (status == MOT_OK)
         status = command(s, MOT_CMD_REBIND);
     if (status != MOT_OK) {
@@ -308,16 +319,18 @@ MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *c
 
 void mot_session_close(MotSession *s)
 {
+    mot_ctx_deinit(&s->bound);
     if (!s->shared)
         return;
+    if (s->ctx->status != MOT_OK)
+        stop_ranks(s); /* they may be in a section */
     s->shared->command = MOT_CMD_QUIT;
     mot_gate_open(&s->shared->command_count);
     for (uint32_t i = 0; i < s->shared->n_ranks; i++)
-        if (s->pid[i] > 0)
-            waitpid(s->pid[i], NULL, 0);
+        if (s->rank[i].is_running)
+            mot_spawn_join(&s->rank[i]);
     munmap(s->shared, s->shared->bytes);
     s->shared = NULL;
-    mot_ctx_deinit(&s->bound);
 }
 
 static MotStatus find_buf(MotSession *s, const char *name, const MotType *type, uint32_t *out_buf)
@@ -444,7 +457,8 @@ double mot_session_rank_memory(const MotSession *s, uint32_t position)
 {
     char path[64], line[256];
     double kib = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)s->pid[position]);
+    snprintf(path, sizeof path, "/proc/%d/status",
+             (int)(s->rank[position].pid ? s->rank[position].pid : getpid()));
     FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof line, file))
         sscanf(line, "VmHWM: %lf", &kib);

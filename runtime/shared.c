@@ -19,10 +19,15 @@ static bool has_reached(uint32_t count, uint32_t target)
     return (int32_t)(count - target) >= 0;
 }
 
+bool mot_gate_has_reached(const MotGate *gate, uint32_t target)
+{
+    return has_reached(atomic_load_explicit(&gate->count, memory_order_acquire), target);
+}
+
 MotStatus mot_gate_wait(MotShared *shared, MotGate *gate, uint32_t target)
 {
     for (uint32_t i = 0; i < shared->spins; i++) {
-        if (has_reached(atomic_load_explicit(&gate->count, memory_order_acquire), target))
+        if (mot_gate_has_reached(gate, target))
             return MOT_OK;
         __builtin_ia32_pause();
     }

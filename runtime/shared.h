@@ -21,8 +21,10 @@ typedef enum MotCommand { MOT_CMD_NONE, MOT_CMD_RUN, MOT_CMD_REBIND, MOT_CMD_QUI
 typedef struct MotRankState {
     MotGate finished;                                  /* commands done */
     MotGate arrived[MOT_MAX_AXES], left[MOT_MAX_AXES]; /* collectives entered and left, by axis */
-    _Atomic uint32_t instruction; /* position in the section, for whoever asks who hangs */
+    _Atomic uint32_t instruction; /* position in the section, or MOT_NO_INSTRUCTION */
     _Atomic uint32_t retired;     /* instructions done since the start */
+    _Atomic(MotGate *) awaited;   /* the peer's gate that it waits at, or NULL, */
+    _Atomic uint32_t target;      /* and for what count: who hangs is who waits for nothing */
     int64_t busy_ns, comm_ns,
         wait_ns; /* busy: neither waiting for peers nor in a collective; emulated slowness counts */
     int status;  /* MotStatus of a failed rank */
@@ -43,9 +45,12 @@ typedef struct MotShared {
 } MotShared;
 
 enum { MOT_MAX_RANKS = 64 };
+#define MOT_NO_INSTRUCTION UINT32_MAX
 
 /* Adds one and wakes the waiters. */
 void mot_gate_open(MotGate *gate);
+/* Whether count has reached `target`; counts may wrap. */
+bool mot_gate_has_reached(const MotGate *gate, uint32_t target);
 /* Waits until count has reached `target`; MOT_ERR_RANK when `shared->abort` was set meanwhile. */
 MOT_CHECKED MotStatus mot_gate_wait(MotShared *shared, MotGate *gate, uint32_t target);
 /* Sleeps until count is no longer `seen`, 50 ms at most. */

@@ -7,6 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__has_feature)
+#define MOT_HAS_TSAN __has_feature(thread_sanitizer)
+#elif defined(__SANITIZE_THREAD__)
+#define MOT_HAS_TSAN 1
+#else
+#define MOT_HAS_TSAN 0
+#endif
+
 /* Out of memory: the message must not allocate, so it is a constant. */
 static void unwind_exhausted(void *self, size_t wanted_bytes)
 {
@@ -32,6 +40,7 @@ void mot_ctx_init(MotCtx *ctx)
 #ifndef NDEBUG
     ctx->debug.verify = true;
 #endif
+    ctx->debug.ranks_are_threads = MOT_HAS_TSAN;
 }
 
 static void release_deferred(MotCtx *ctx, uint32_t n_kept)

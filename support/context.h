@@ -27,11 +27,12 @@ typedef enum MotLogLevel { MOT_LOG_WARN, MOT_LOG_INFO, MOT_LOG_DEBUG } MotLogLev
 
 /* Debugging switches, parsed once from the environment by cli/; all NULL or 0 by default. */
 typedef struct MotDebug {
-    const char *dump; /* MOTLEY_DUMP=after:PASS, comma-separated; `all` */
-    const char *stop; /* MOTLEY_STOP=after:PASS */
-    const char *skip; /* MOTLEY_SKIP=PASS, comma-separated */
-    long rule_limit;  /* MOTLEY_RULE_LIMIT=n: rewrites stop after n firings; 0: none */
-    bool verify;      /* run the verifier between passes; default in debug builds */
+    const char *dump;       /* MOTLEY_DUMP=after:PASS, comma-separated; `all` */
+    const char *stop;       /* MOTLEY_STOP=after:PASS */
+    const char *skip;       /* MOTLEY_SKIP=PASS, comma-separated */
+    long rule_limit;        /* MOTLEY_RULE_LIMIT=n: rewrites stop after n firings; 0: none */
+    bool verify;            /* run the verifier between passes; default in debug builds */
+    bool ranks_are_threads; /* MOTLEY_RANKS=threads, and not processes; default under TSan */
 } MotDebug;
 
 typedef struct MotDeferred {
