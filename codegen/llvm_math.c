@@ -432,6 +432,13 @@ static LLVMValueRef op_not(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
     return LLVMBuildNot(l->b, arg[0], "");
 }
 
+static LLVMValueRef op_accumulate(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+{
+    (void)l;
+    (void)from;
+    return arg[0];
+}
+
 static LLVMValueRef op_add(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
 {
     return is_float(from) ? mot_llvm_fadd(l, arg[0], arg[1])

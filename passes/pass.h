@@ -20,6 +20,7 @@ typedef struct MotPassOpts {
     uint32_t n_ties;
     const struct MotLoss *loss;           /* loss (passes/graph/loss.h) */
     const struct MotOptimizer *optimizer; /* clip, optimizer (passes/graph/optimizer.h) */
+    bool accumulates; /* loss, autodiff: sums over a batch go on over the micro-batches of a step */
 } MotPassOpts;
 
 typedef struct MotPass {

@@ -4,7 +4,7 @@
  * One sweep over the ops in reverse order applies the rule of each row (grad.def) where a gradient arrives and a trained
  * parameter lies behind; contributions to one value are added in the order of the sweep, so that the sum is the same in every
  * run. Derived ops know their forward op and origin, and their role: dw on the way to an operand that depends on parameters
- * only, else dx. The result is one `gradient` op a trained parameter.
+ * only, else dx. The result is one `gradient` op a trained parameter, accumulated where a step has several micro-batches.
  *
  * Needs: a scalar loss; composites (raise) and atoms (split-dims) already in place. Cost: linear in ops.
  */
@@ -199,7 +199,7 @@ static MotValue zero_gradient(Autodiff *a, MotValue param, const char *name)
     return mot_broadcast(&a->b, mot_scalar(&a->b, type.dtype, 0), type.rank, type.dims);
 }
 
-static MotStatus bind_gradients(Autodiff *a)
+static MotStatus bind_gradients(Autodiff *a, bool accumulates)
 {
     MotGraph *g = a->g;
     uint32_t n_found = 0;
@@ -211,6 +211,8 @@ static MotStatus bind_gradients(Autodiff *a)
             continue;
         MotValue grad = a->grad[op.out[0]];
         grad = grad ? grad : zero_gradient(a, op.out[0], mot_attrs(&op, param)->name);
+        if (accumulates)
+            grad = mot_accumulate(&a->b, grad);
         mot_build(&a->b, MOT_OP_GRADIENT, (MotValue[]){op.out[0], grad}, 2, NULL);
         n_found++;
     }
@@ -237,7 +239,6 @@ static MotStatus find_loss(MotCtx *ctx, const MotGraph *g, MotValue *out_loss)
 
 static MotStatus differentiate(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *out_changed)
 {
-    (void)opts;
     Autodiff a = {.ctx = ctx, .g = g};
     MOT_TRY(expand_and_classify(&a));
     MotValue loss;
@@ -248,7 +249,7 @@ static MotStatus differentiate(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts
     if (a.is_wanted[loss])
         a.grad[loss] = mot_scalar_like(&a.b, loss, 1);
     MOT_TRY(sweep_backwards(&a));
-    MOT_TRY(bind_gradients(&a));
+    MOT_TRY(bind_gradients(&a, opts->accumulates));
     *out_changed = true;
     return MOT_OK;
 }

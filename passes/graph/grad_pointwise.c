@@ -79,6 +79,12 @@ void mot_grad_relu(MotGradRule *r)
     r->dx[0] = keep_where(r->b, is_on, r->g[0]);
 }
 
+/* Every micro-batch adds its x: each gets the gradient of the sum. */
+void mot_grad_accumulate(MotGradRule *r)
+{
+    r->dx[0] = r->g[0];
+}
+
 void mot_grad_add(MotGradRule *r)
 {
     r->dx[0] = r->g[0];

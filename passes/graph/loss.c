@@ -2,8 +2,9 @@
  * loss: attaches a loss to the graph and makes `output {name="loss"}`, a scalar, its only output.
  *
  * A mean is written as the sum over rows divided by the number of rows that count, both plain reduce_sums of their own: split
- * over the batch each is a partial sum, and the loss is divided by the global count. The values are named "loss_sum" and
- * "loss_count". Other outputs are dropped: training computes nothing that only they need. Cost: a few ops.
+ * over the batch each is a partial sum, and the loss is divided by the global count. With several micro-batches a step both are
+ * accumulated, so that sum and count are those of the step. The values are named "loss_sum" and "loss_count". Other outputs are
+ * dropped: training computes nothing that only they need. Cost: a few ops.
  */
 #include "passes/graph/loss.h"
 
@@ -17,6 +18,7 @@
 typedef struct {
     MotBuilder b;
     const MotLoss *spec;
+    bool accumulates;
     MotValue value;
 } LossRule;
 
@@ -55,13 +57,26 @@ static void set_name(LossRule *r, MotValue v, const char *name)
         r->b.graph->values.data[v].name = mot_intern(r->b.graph->ctx, name);
 }
 
-/* Sums in float32 at least; a batch without rows has loss 0. */
-static MotValue mean_of(LossRule *r, MotValue rows, MotValue count)
+/* Of the step, where `v` is of the micro-batch. */
+static MotValue accumulate(LossRule *r, MotValue v)
 {
-    MotValue sum = sum_all(r, rows);
+    return r->accumulates ? mot_accumulate(&r->b, v) : v;
+}
+
+/* A step without rows has loss 0. */
+static MotValue divide_sums(LossRule *r, MotValue sum, MotValue count)
+{
+    sum = accumulate(r, sum);
+    count = accumulate(r, count);
     set_name(r, sum, "loss_sum");
     set_name(r, count, "loss_count");
     return mot_div(&r->b, sum, mot_max(&r->b, count, mot_scalar_like(&r->b, count, 1)));
+}
+
+/* Sums in float32 at least. */
+static MotValue mean_of(LossRule *r, MotValue rows, MotValue count)
+{
+    return divide_sums(r, sum_all(r, rows), count);
 }
 
 static MotValue widen(LossRule *r, MotValue v)
@@ -217,12 +232,14 @@ static MotValue build_bce(LossRule *r)
     return mean_of_elements(r, mot_add(b, hinge, tail));
 }
 
-/* The model computes its loss. */
+/* The model computes its loss. Of several micro-batches it is the mean: how many rows each counts is not known. */
 static MotValue build_output(LossRule *r)
 {
     MotType type = type_of(r, r->value);
-    if (mot_type_elements(&type) == 1)
-        return mot_reshape(&r->b, r->value, 0, NULL);
+    if (mot_type_elements(&type) == 1) {
+        MotValue loss = mot_reshape(&r->b, r->value, 0, NULL);
+        return r->accumulates ? divide_sums(r, loss, mot_scalar_like(&r->b, loss, 1)) : loss;
+    }
     MotCtx *ctx = r->b.graph->ctx;
     mot_fail(ctx, MOT_ERR_MODEL, MOT_NOWHERE, "output: %s is [%s], a loss has one element",
              mot_quote(&ctx->arena, r->spec->value),
@@ -353,7 +370,7 @@ static MotStatus attach_loss(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, 
 {
     if (!opts->loss)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no loss to attach (--loss)");
-    LossRule r = {.b = mot_builder_make(g), .spec = opts->loss};
+    LossRule r = {.b = mot_builder_make(g), .spec = opts->loss, .accumulates = opts->accumulates};
     r.value = find_value(g, opts->loss->value);
     if (!r.value)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "loss: the model has no value %s",

@@ -90,6 +90,7 @@ static const Case cases[] = {
     UNARY("ceil", "x", "f32[1001]"),
     UNARY("relu", "x", "f32[1001]"),
     UNARY("relu", "x", "f32[0x7]"),
+    UNARY("accumulate", "x", "f32[1001]"),
     UNARY("exp", "x", "f32"),
     UNARY("not", "i2", "bool[45]"),
     BINARY("add", "x", "f32[5x33]", "xz", "f32[5x33]", "f32[5x33]"),
