@@ -15,13 +15,25 @@ struct MotArgs {
     Values operands;
 };
 
+const MotOption mot_common_options[] = {{"--json", NULL, "the answer as one JSON document"},
+                                        {"-q", NULL, "only the answer, warnings and errors"},
+                                        {"-v", NULL, "what the stages do, and how long they take"},
+                                        {NULL, NULL, NULL}};
+
+static const MotOption *find_in_group(const MotOption *group, const char *name, size_t n)
+{
+    for (const MotOption *o = group; o->name; o++)
+        if (strlen(o->name) == n && memcmp(o->name, name, n) == 0)
+            return o;
+    return NULL;
+}
+
 static const MotOption *find_option(const MotVerb *verb, const char *name, size_t n)
 {
-    for (uint32_t g = 0; verb->options[g]; g++)
-        for (const MotOption *o = verb->options[g]; o->name; o++)
-            if (strlen(o->name) == n && memcmp(o->name, name, n) == 0)
-                return o;
-    return NULL;
+    const MotOption *found = find_in_group(mot_common_options, name, n);
+    for (uint32_t g = 0; verb->options[g] && !found; g++)
+        found = find_in_group(verb->options[g], name, n);
+    return found;
 }
 
 static void add_value(MotCtx *ctx, MotArgs *args, const char *name, const char *value)
@@ -171,17 +183,21 @@ MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_share
                : mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the shares %s are all zero", text);
 }
 
+static void print_group(const MotOption *group)
+{
+    printf("\n");
+    for (const MotOption *o = group; o->name; o++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", o->name, o->value ? " " : "",
+                 o->value ? o->value : "");
+        printf("  %-28s %s\n", left, o->help);
+    }
+}
+
 void mot_args_print_help(const MotVerb *verb)
 {
     printf("motley %s %s [options]\n\n%s\n", verb->name, verb->operands, verb->summary);
-    for (uint32_t g = 0; verb->options[g]; g++) {
-        if (verb->options[g]->name)
-            printf("\n");
-        for (const MotOption *o = verb->options[g]; o->name; o++) {
-            char left[64];
-            snprintf(left, sizeof left, "%s%s%s", o->name, o->value ? " " : "",
-                     o->value ? o->value : "");
-            printf("  %-28s %s\n", left, o->help);
-        }
-    }
+    for (uint32_t g = 0; verb->options[g]; g++)
+        print_group(verb->options[g]);
+    print_group(mot_common_options);
 }

@@ -16,6 +16,9 @@ typedef struct MotShareList {
     uint32_t n;
 } MotShareList;
 
+/* Every verb takes them too. */
+extern const MotOption mot_common_options[];
+
 typedef struct MotVerb {
     const char *name;
     const char *operands; /* "MODEL", "DIR..." */

@@ -1,4 +1,5 @@
 /* motley bench: timed training steps on one repeated batch, as one JSON line. */
+#include "cli/answer.h"
 #include "cli/job.h"
 #include "cli/verbs.h"
 
@@ -7,11 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const MotOption bench_options[] = {
-    {"--steps", "N", "timed steps; default 20"},
-    {"--warmup", "N", "steps before; default 3"},
-    {"--json", NULL, "one JSON line, which is the form anyway"},
-    {NULL, NULL, NULL}};
+static const MotOption bench_options[] = {{"--steps", "N", "timed steps; default 20"},
+                                          {"--warmup", "N", "steps before; default 3"},
+                                          {NULL, NULL, NULL}};
 
 /* A field of /proc/self/status, in MiB. */
 static double read_memory_mb(const char *field)
@@ -31,18 +30,6 @@ static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-/* 2 FLOP a multiply-accumulate of the forward contractions, times 3 for training. */
-static double count_training_flops(const MotGraph *g)
-{
-    double flops = 0;
-    for (uint32_t i = 0; i < g->body.n; i++) {
-        const MotOp *op = mot_graph_op(g, g->body.data[i]);
-        if (op->role == MOT_ROLE_FORWARD)
-            flops += mot_op_flops(g, op);
-    }
-    return 3 * flops;
 }
 
 static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t steps, double *out_ms,
@@ -67,35 +54,45 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
 }
 
 /* Of the last step, a rank: at work, in collectives, waiting for peers. */
-static void print_ranks(const MotJob *job)
+static void put_ranks(MotJsonWriter *w, const MotJob *job)
 {
-    printf("\"ranks\": [");
+    mot_json_open(w, "ranks", '[');
     for (uint32_t i = 0; i < job->program->mesh.n_devices; i++) {
         const MotRankState *rank = mot_session_rank(job->session, i);
-        printf("%s{\"busy_ms\": %.3f, \"comm_ms\": %.3f, \"wait_ms\": %.3f}", i ? ", " : "",
-               (double)rank->busy_ns * 1e-6, (double)rank->comm_ns * 1e-6,
-               (double)rank->wait_ns * 1e-6);
+        mot_json_open(w, NULL, '{');
+        mot_json_put_number(w, "busy_ms", (double)rank->busy_ns * 1e-6);
+        mot_json_put_number(w, "comm_ms", (double)rank->comm_ns * 1e-6);
+        mot_json_put_number(w, "wait_ms", (double)rank->wait_ns * 1e-6);
+        mot_json_close(w, '}');
     }
-    printf("], ");
+    mot_json_close(w, ']');
 }
 
-static void print_result(const MotJob *job, double *ms, const double *losses, int64_t warmup,
-                         int64_t steps, double base_mb)
+/* In JSON, with --json or without. */
+static void print_result(MotCtx *ctx, const MotJob *job, double *ms, const double *losses,
+                         int64_t warmup, int64_t steps, double base_mb)
 {
     double peak = read_memory_mb("VmHWM:");
     for (uint32_t i = 0; i < job->program->mesh.n_devices; i++)
         peak += mot_session_rank_memory(job->session, i);
     qsort(ms, (size_t)steps, sizeof *ms, compare_doubles);
     double median = ms[steps / 2];
-    printf("{\"ms\": %.3f, \"min\": %.3f, \"p90\": %.3f, \"gflop_per_s\": %.1f, \"peak_rss_mb\": "
-           "%.0f, \"base_rss_mb\": %.0f, ",
-           median, ms[0], ms[(steps * 9) / 10], count_training_flops(job->graph) / median * 1e-6,
-           peak, base_mb);
-    print_ranks(job);
-    printf("\"losses\": [");
+    MotJsonWriter w;
+    mot_json_begin(&w, &ctx->arena);
+    mot_json_open(&w, NULL, '{');
+    mot_json_put_number(&w, "ms", median);
+    mot_json_put_number(&w, "min", ms[0]);
+    mot_json_put_number(&w, "p90", ms[(steps * 9) / 10]);
+    mot_json_put_number(&w, "gflop_per_s", mot_job_step_flops(job) / median * 1e-6);
+    mot_json_put_number(&w, "peak_rss_mb", round(peak));
+    mot_json_put_number(&w, "base_rss_mb", round(base_mb));
+    put_ranks(&w, job);
+    mot_json_open(&w, "losses", '[');
     for (int64_t i = 0; i < warmup + steps; i++)
-        printf("%s%.9g", i ? ", " : "", losses[i]);
-    printf("]}\n");
+        mot_json_put_number(&w, NULL, losses[i]);
+    mot_json_close(&w, ']');
+    mot_json_close(&w, '}');
+    mot_answer_print(&w);
 }
 
 static MotStatus run_bench(MotCtx *ctx, const MotArgs *args)
@@ -113,7 +110,7 @@ static MotStatus run_bench(MotCtx *ctx, const MotArgs *args)
            *losses = mot_arena_array(&ctx->arena, double, warmup + steps);
     MotStatus status = time_steps(ctx, &job, warmup, steps, ms, losses);
     if (status == MOT_OK)
-        print_result(&job, ms, losses, warmup, steps, base_mb);
+        print_result(ctx, &job, ms, losses, warmup, steps, base_mb);
     mot_session_close(job.session);
     return status;
 }

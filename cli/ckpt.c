@@ -1,4 +1,5 @@
 /* motley ckpt: lists, checks and exports checkpoints. */
+#include "cli/answer.h"
 #include "cli/job.h"
 #include "cli/verbs.h"
 #include "frontend/export.h"
@@ -13,17 +14,54 @@ static const MotOption ckpt_options[] = {
     {"--model", "FILE.onnx", "export: the model file, if it is not where it was"},
     {NULL, NULL, NULL}};
 
+/* What every answer begins with: the checkpoint and its step. The caller closes the object. */
+static void begin_answer(MotCtx *ctx, MotJsonWriter *w, const char *path,
+                         const MotCheckpointInfo *info)
+{
+    mot_json_begin(w, &ctx->arena);
+    mot_json_open(w, NULL, '{');
+    mot_json_put_string(w, "checkpoint", path);
+    mot_json_put_int(w, "step", info->step);
+}
+
+static void list_as_json(MotCtx *ctx, const char *path, const MotCheckpointInfo *info,
+                         const MotNamedTensor *tensors, uint32_t n)
+{
+    MotJsonWriter w;
+    begin_answer(ctx, &w, path, info);
+    mot_json_put_int(&w, "seed", (int64_t)info->seed);
+    mot_json_put_string(&w, "model", info->model);
+    mot_json_put_string(&w, "loss", info->loss);
+    mot_json_put_string(&w, "optimizer", info->optimizer);
+    mot_json_put_string(&w, "data", info->data);
+    mot_json_open(&w, "tensors", '[');
+    for (uint32_t i = 0; i < n; i++) {
+        mot_json_open(&w, NULL, '{');
+        mot_json_put_string(&w, "name", tensors[i].name);
+        mot_answer_put_type(&w, &tensors[i].tensor.type);
+        mot_json_close(&w, '}');
+    }
+    mot_json_close(&w, ']');
+    mot_json_close(&w, '}');
+    mot_answer_print(&w);
+}
+
 static MotStatus list(MotCtx *ctx, const MotArgs *args, const char *path,
                       const MotCheckpointInfo *info)
 {
-    (void)args;
     MotNamedTensor *tensors;
     uint32_t n;
-    printf("%s: step %lld, seed %llu\nmodel     %s\nloss      %s\noptimizer %s\ndata      %s\n",
-           path, (long long)info->step, (unsigned long long)info->seed, info->model, info->loss,
-           info->optimizer, info->data);
-    MOT_TRY(mot_safetensors_read(ctx, mot_arena_printf(&ctx->arena, "%s/model.safetensors", path),
+    MotArena *arena = &ctx->arena;
+    MOT_TRY(mot_safetensors_read(ctx, mot_arena_printf(arena, "%s/model.safetensors", path),
                                  &tensors, &n));
+    if (mot_args_has(args, "--json")) {
+        list_as_json(ctx, path, info, tensors, n);
+        return MOT_OK;
+    }
+    printf("%s: step %lld, seed %llu\nmodel     %s\nloss      %s\noptimizer %s\ndata      %s\n",
+           path, (long long)info->step, (unsigned long long)info->seed,
+           mot_escape(arena, info->model, SIZE_MAX), mot_escape(arena, info->loss, SIZE_MAX),
+           mot_escape(arena, info->optimizer, SIZE_MAX), mot_escape(arena, info->data, SIZE_MAX));
     for (uint32_t i = 0; i < n; i++)
         printf(
             "  %-40s %s[%s]\n", mot_quote(&ctx->arena, tensors[i].name),
@@ -35,9 +73,15 @@ static MotStatus list(MotCtx *ctx, const MotArgs *args, const char *path,
 static MotStatus verify(MotCtx *ctx, const MotArgs *args, const char *path,
                         const MotCheckpointInfo *info)
 {
-    (void)ctx;
-    (void)args;
-    printf("%s: sound, step %lld\n", path, (long long)info->step);
+    if (!mot_args_has(args, "--json")) {
+        printf("%s: sound, step %lld\n", path, (long long)info->step);
+        return MOT_OK;
+    }
+    MotJsonWriter w;
+    begin_answer(ctx, &w, path, info);
+    mot_json_put_bool(&w, "sound", true);
+    mot_json_close(&w, '}');
+    mot_answer_print(&w);
     return MOT_OK;
 }
 
@@ -58,7 +102,15 @@ static MotStatus export(MotCtx *ctx, const MotArgs *args, const char *path,
     for (uint32_t i = 0; i < n; i++)
         exported[i] = (MotExported){tensors[i].name, tensors[i].tensor};
     MOT_TRY(mot_export(ctx, file, exported, n, to));
-    printf("%s\n", to);
+    if (!mot_args_has(args, "--json")) {
+        printf("%s\n", to);
+        return MOT_OK;
+    }
+    MotJsonWriter w;
+    begin_answer(ctx, &w, path, info);
+    mot_json_put_string(&w, "model", to);
+    mot_json_close(&w, '}');
+    mot_answer_print(&w);
     return MOT_OK;
 }
 

@@ -1,9 +1,9 @@
 /* motley grad: the loss, and its gradient by every trained initializer, as .npy files in the file's shape and layout. */
+#include "cli/answer.h"
 #include "cli/job.h"
 #include "cli/verbs.h"
 #include "ir/layout.h"
 #include "runtime/npy.h"
-#include "support/json.h"
 #include "support/writer.h"
 
 #include <math.h>
@@ -11,9 +11,7 @@
 #include <string.h>
 
 static const MotOption grad_options[] = {
-    {"--grads", "DIR", "where the gradients go, one .npy an initializer"},
-    {"--json", NULL, "print the loss and the files as JSON"},
-    {NULL, NULL, NULL}};
+    {"--grads", "DIR", "where the gradients go, one .npy an initializer"}, {NULL, NULL, NULL}};
 
 /* Bytes other than [A-Za-z0-9._~-] become %XX; names over 200 bytes are cut and get a hash. */
 static const char *file_name(MotCtx *ctx, const char *name)
@@ -63,10 +61,9 @@ static MotStatus read_gradient(MotCtx *ctx, MotJob *job, const MotTrainedRow *ro
     return MOT_OK;
 }
 
-static MotStatus write_gradients(MotCtx *ctx, MotJob *job, const char *dir, MotText *json)
+static MotStatus write_gradients(MotCtx *ctx, MotJob *job, const char *dir, MotJsonWriter *w)
 {
     MOT_TRY(mot_file_make_dir(ctx, dir));
-    bool is_first = true;
     for (uint32_t i = 0; i < job->trained.n; i++) {
         const MotTrainedRow *row = &job->trained.rows[i];
         if (!row->is_trained)
@@ -76,11 +73,7 @@ static MotStatus write_gradients(MotCtx *ctx, MotJob *job, const char *dir, MotT
         MotTensor gradient;
         MOT_TRY(read_gradient(ctx, job, row, &gradient));
         MOT_TRY(mot_npy_write(ctx, path, &gradient));
-        mot_text_puts(json, is_first ? "" : ", ");
-        mot_json_quote(json, row->name);
-        mot_text_puts(json, ": ");
-        mot_json_quote(json, path);
-        is_first = false;
+        mot_json_put_string(w, row->name, path);
     }
     return MOT_OK;
 }
@@ -89,8 +82,9 @@ static MotStatus run_grad(MotCtx *ctx, const MotArgs *args)
 {
     MotJob job;
     double loss = 0;
-    MotText json;
-    mot_text_init(&json, &ctx->arena);
+    MotJsonWriter w;
+    mot_json_begin(&w, &ctx->arena);
+    mot_json_open(&w, NULL, '{');
     const char *dir = mot_args_get(args, "--grads", NULL);
     if (!dir)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--grads DIR is needed");
@@ -101,13 +95,17 @@ static MotStatus run_grad(MotCtx *ctx, const MotArgs *args)
     MotStatus status = mot_session_run(job.session, MOT_SECTION_STEP);
     if (status == MOT_OK)
         status = mot_job_scalar(&job, "loss", MOT_SECTION_STEP, &loss);
+    mot_json_put_number(&w, "loss", loss);
+    mot_json_open(&w, "gradients", '{');
     if (status == MOT_OK)
-        status = write_gradients(ctx, &job, dir, &json);
+        status = write_gradients(ctx, &job, dir, &w);
+    mot_json_close(&w, '}');
+    mot_json_close(&w, '}');
     if (status == MOT_OK && !isfinite(loss))
         status = mot_fail(ctx, MOT_ERR_NUMERICS, MOT_NOWHERE, "the loss is %g", loss);
     mot_session_close(job.session);
     if (status == MOT_OK && mot_args_has(args, "--json"))
-        printf("{\"loss\": %.9g, \"gradients\": {%s}}\n", loss, mot_text_get(&json));
+        mot_answer_print(&w);
     else if (status == MOT_OK)
         printf("loss %.9g\n", loss);
     return status;

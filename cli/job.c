@@ -23,7 +23,9 @@ const MotOption mot_model_options[] = {
     {"--external-data-root", "DIR", "external data may also lie under this folder"},
     {NULL, NULL, NULL}};
 const MotOption mot_input_options[] = {
-    {"--input", "NAME=FILE.npy", "what an input holds (repeatable)"}, {NULL, NULL, NULL}};
+    {"--input", "NAME=FILE.npy", "what an input holds (repeatable)"},
+    {"--cast", NULL, "arrays of float64 may become float32"},
+    {NULL, NULL, NULL}};
 const MotOption mot_training_options[] = {
     {"--loss", "LOSS",
      "cross_entropy:LOGITS:LABELS, mse:OUTPUT:TARGET, bce:OUTPUT:TARGET or output:NAME"},
@@ -44,11 +46,19 @@ const MotOption mot_rank_options[] = {
      "seconds without progress after which a rank counts as hung; default 60"},
     {NULL, NULL, NULL}};
 
+/* For -v: a stage ends, the next one begins. */
+static void end_stage(MotCtx *ctx, MotJob *job, const char *what)
+{
+    int64_t now = mot_now_ns();
+    mot_debug(ctx, "%s: %.1f ms", what, (double)(now - job->stage_ns) * 1e-6);
+    job->stage_ns = now;
+}
+
 /* ---- The model ---- */
 
 /* `text` is NAME=FILE where NAME is a graph input of the file; names may hold '='. */
 static MotStatus split_input(MotCtx *ctx, const MotOnnxFile *file, const char *text,
-                             const char **out_name, const char **out_path)
+                             const Onnx__ValueInfoProto **out_input, const char **out_path)
 {
     size_t longest = 0;
     const Onnx__GraphProto *graph = file->model->graph;
@@ -57,7 +67,7 @@ static MotStatus split_input(MotCtx *ctx, const MotOnnxFile *file, const char *t
         size_t n = strlen(name);
         if (n > longest && strncmp(text, name, n) == 0 && text[n] == '=') {
             longest = n;
-            *out_name = name;
+            *out_input = graph->input[i];
             *out_path = text + n + 1;
         }
     }
@@ -70,39 +80,61 @@ static MotStatus split_input(MotCtx *ctx, const MotOnnxFile *file, const char *t
     return ctx->status;
 }
 
+static bool takes_f32(const Onnx__ValueInfoProto *input)
+{
+    return input->type && input->type->tensor_type &&
+           input->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
+           input->type->tensor_type->elem_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+}
+
 static MotStatus read_inputs(MotCtx *ctx, MotJob *job)
 {
+    bool may_cast = mot_args_has(job->args, "--cast");
     uint32_t n;
     const char *const *texts = mot_args_list(job->args, "--input", &n);
     job->inputs = mot_arena_array(&ctx->arena, MotInputTensor, n + 1);
     for (uint32_t i = 0; i < n; i++) {
-        const char *path = NULL;
-        MOT_TRY(split_input(ctx, job->file, texts[i], &job->inputs[i].name, &path));
+        const Onnx__ValueInfoProto *input = NULL;
+        MotInputTensor *to = &job->inputs[i];
+        MOT_TRY(split_input(ctx, job->file, texts[i], &input, &to->file));
+        to->name = input->name;
         for (uint32_t k = 0; k < i; k++)
             if (strcmp(job->inputs[k].name, job->inputs[i].name) == 0)
                 return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--input %s is given twice",
                                 mot_quote(&ctx->arena, job->inputs[i].name));
-        MOT_TRY(mot_npy_read(ctx, path, &job->inputs[i].tensor));
+        MOT_TRY(mot_npy_read(ctx, to->file, &to->tensor));
+        if (may_cast && to->tensor.type.dtype == MOT_F64 && takes_f32(input))
+            to->tensor = mot_tensor_cast(&ctx->arena, &to->tensor, MOT_F32);
         job->n_inputs++;
     }
     return MOT_OK;
 }
 
-static MotStatus read_dims(MotCtx *ctx, const MotArgs *args, MotImportOpts *opts)
+/* Adds the --dim options to those that the job has; of two of one name the option counts. */
+static MotStatus read_dims(MotCtx *ctx, MotJob *job)
 {
-    const char *const *texts = mot_args_list(args, "--dim", &opts->n_dims);
-    MotDimBinding *dims = mot_arena_array(&ctx->arena, MotDimBinding, opts->n_dims);
-    for (uint32_t i = 0; i < opts->n_dims; i++) {
+    uint32_t n, n_dims = 0;
+    const char *const *texts = mot_args_list(job->args, "--dim", &n);
+    MotDimBinding *dims = mot_arena_array(&ctx->arena, MotDimBinding, n + job->n_dims);
+    for (uint32_t i = 0; i < n; i++) {
         const char *equals = strrchr(texts[i], '=');
         char *end = NULL;
         long long size = equals ? strtoll(equals + 1, &end, 10) : -1;
         if (!equals || end == equals + 1 || *end || size < 0)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--dim %s: it is --dim NAME=SIZE",
                             mot_quote(&ctx->arena, texts[i]));
-        dims[i] = (MotDimBinding){
+        dims[n_dims++] = (MotDimBinding){
             mot_arena_strndup(&ctx->arena, texts[i], (size_t)(equals - texts[i])), size};
     }
-    opts->dims = dims;
+    for (uint32_t i = 0; i < job->n_dims; i++) {
+        bool is_given = false;
+        for (uint32_t k = 0; k < n; k++)
+            is_given |= strcmp(dims[k].name, job->dims[i].name) == 0;
+        if (!is_given)
+            dims[n_dims++] = job->dims[i];
+    }
+    job->dims = dims;
+    job->n_dims = n_dims;
     return MOT_OK;
 }
 
@@ -122,17 +154,22 @@ MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job)
 {
     const char *path;
     MOT_TRY(mot_args_need_operand(ctx, args, 0, &path));
+    *job = (MotJob){0};
     return mot_job_import_file(ctx, args, path, job);
 }
 
 MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path, MotJob *job)
 {
-    *job = (MotJob){.args = args, .model = path};
+    job->args = args;
+    job->model = path;
+    job->stage_ns = mot_now_ns();
     MotImportOpts opts = {0};
     MotTrainOpts train = {0};
     MOT_TRY(open_file(ctx, job));
-    MOT_TRY(read_dims(ctx, args, &opts));
+    MOT_TRY(read_dims(ctx, job));
     MOT_TRY(read_inputs(ctx, job));
+    opts.dims = job->dims;
+    opts.n_dims = job->n_dims;
     opts.inputs = job->inputs;
     opts.n_inputs = job->n_inputs;
     MOT_TRY(mot_import(ctx, job->file, &opts, &job->graph));
@@ -140,6 +177,7 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     train.freeze = mot_args_list(args, "--freeze", &train.n_freeze);
     MOT_TRY(mot_trained_decide(ctx, job->graph, &train, &job->trained));
     mot_onnx_forget(job->file);
+    end_stage(ctx, job, "import");
     return MOT_OK;
 }
 
@@ -179,14 +217,8 @@ static MotStatus read_ties(MotCtx *ctx, MotJob *job, MotPassOpts *opts)
 /* Labels may be of any integer dtype; the loss takes i64 and i32. */
 static void widen_labels(MotCtx *ctx, MotTensor *labels)
 {
-    if (labels->type.dtype == MOT_I64 || labels->type.dtype == MOT_I32)
-        return;
-    MotTensor wide = {labels->type, NULL};
-    wide.type.dtype = MOT_I64;
-    wide.data = mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&wide.type));
-    for (int64_t i = 0; i < mot_type_elements(&wide.type); i++)
-        mot_tensor_set_int(&wide, i, mot_tensor_get_int(labels, i));
-    *labels = wide;
+    if (labels->type.dtype != MOT_I64 && labels->type.dtype != MOT_I32)
+        *labels = mot_tensor_cast(&ctx->arena, labels, MOT_I64);
 }
 
 /* `grad` and `bench` name a file where `train` names a field of the data: the loss then reads an input called "labels". */
@@ -198,6 +230,8 @@ static MotStatus read_labels(MotCtx *ctx, MotJob *job)
     MOT_TRY(mot_npy_read(ctx, job->loss.source, &labels->tensor));
     if (mot_dtype_class(labels->tensor.type.dtype) == MOT_CLASS_INT)
         widen_labels(ctx, &labels->tensor);
+    if (mot_args_has(job->args, "--cast") && labels->tensor.type.dtype == MOT_F64)
+        labels->tensor = mot_tensor_cast(&ctx->arena, &labels->tensor, MOT_F32);
     labels->name = "labels";
     job->loss.input = labels->name;
     job->loss.input_type = labels->tensor.type;
@@ -215,6 +249,17 @@ int64_t mot_job_classes(const MotJob *job)
         }
     }
     return INT64_MAX;
+}
+
+double mot_job_step_flops(const MotJob *job)
+{
+    double flops = 0;
+    for (uint32_t i = 0; i < job->graph->body.n; i++) {
+        const MotOp *op = mot_graph_op(job->graph, job->graph->body.data[i]);
+        if (op->role == MOT_ROLE_FORWARD)
+            flops += mot_op_flops(job->graph, op);
+    }
+    return 3 * flops;
 }
 
 /* After the passes, which find the class axis. */
@@ -246,13 +291,18 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
     MOT_TRY(mot_trained_freeze(ctx, job->graph, job->file));
     MOT_TRY(
         mot_passes_run(ctx, job->graph, &opts, NULL, with_optimizer ? "optimizer" : "autodiff"));
-    return labels_are_files ? check_label_file(ctx, job) : MOT_OK;
+    if (labels_are_files)
+        MOT_TRY(check_label_file(ctx, job));
+    end_stage(ctx, job, "graph passes");
+    return MOT_OK;
 }
 
 MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
 {
     MOT_TRY(mot_trained_freeze(ctx, job->graph, job->file));
-    return mot_passes_run(ctx, job->graph, &(MotPassOpts){0}, NULL, "raise");
+    MOT_TRY(mot_passes_run(ctx, job->graph, &(MotPassOpts){0}, NULL, "raise"));
+    end_stage(ctx, job, "graph passes");
+    return MOT_OK;
 }
 
 /* ---- Devices ---- */
@@ -306,7 +356,9 @@ MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
     opts.n_share = shares.n;
     MOT_TRY(read_fixes(ctx, job->args, &opts));
     MOT_TRY(mot_plan_make(ctx, job->graph, job->cluster, &opts, &job->plan));
-    return mot_plan_verify(job->plan);
+    MOT_TRY(mot_plan_verify(job->plan));
+    end_stage(ctx, job, "plan");
+    return MOT_OK;
 }
 
 /* Kernels for the devices that run compiled ones; `ref` interprets. */
@@ -333,7 +385,10 @@ MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
     MOT_TRY(mot_job_plan(ctx, job));
     MOT_TRY(mot_lower(ctx, job->plan, 0, &job->program));
     MOT_TRY(mot_program_verify(job->program));
-    return compile_kernels(ctx, job);
+    end_stage(ctx, job, "lower");
+    MOT_TRY(compile_kernels(ctx, job));
+    end_stage(ctx, job, "kernels");
+    return MOT_OK;
 }
 
 /* A parameter whose value stands in the model file; optimizer state starts as zeros. */
@@ -388,6 +443,8 @@ MotStatus mot_job_start(MotCtx *ctx, MotJob *job)
             status = mot_session_write(job->session, job->inputs[i].name, &job->inputs[i].tensor);
     if (status != MOT_OK)
         mot_session_close(job->session);
+    else
+        end_stage(ctx, job, "start of the ranks");
     return status;
 }
 

@@ -16,7 +16,10 @@
 typedef struct MotJob {
     const MotArgs *args;
     const char *model; /* path */
+    int64_t stage_ns;  /* when the stage that runs has begun */
     MotOnnxFile *file;
+    MotDimBinding *dims; /* --dim, and what stands for it */
+    uint32_t n_dims;
     MotInputTensor *inputs; /* --input */
     uint32_t n_inputs;
     MotGraph *graph;
@@ -35,7 +38,7 @@ extern const MotOption mot_model_options[], mot_input_options[], mot_training_op
 
 /* Opens operand 0, binds --dim and --input, imports, decides what trains. */
 MOT_CHECKED MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job);
-/* The same with the path given. */
+/* The same with the path given, and with sizes of dims in job->dims for those that --dim does not name. */
 MOT_CHECKED MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path,
                                           MotJob *job);
 /* The forward pass only: raised and split, as it is trained. */
@@ -54,6 +57,8 @@ MOT_CHECKED MotStatus mot_job_place(MotCtx *ctx, MotJob *job);
 MOT_CHECKED MotStatus mot_job_start(MotCtx *ctx, MotJob *job);
 /* The number of classes that labels may name, of the cross-entropy's logits; INT64_MAX if there is none. */
 int64_t mot_job_classes(const MotJob *job);
+/* Of a training step: 2 FLOP a multiply-accumulate of the forward contractions, times 3. */
+double mot_job_step_flops(const MotJob *job);
 /* Sets the scalar input `name` where the program has it. */
 MOT_CHECKED MotStatus mot_job_set_scalar(MotJob *job, const char *name, double value);
 /* Reads the scalar output `name` of a section. */

@@ -46,10 +46,10 @@ static void print_usage(FILE *out)
     fprintf(out, ".\n");
 }
 
+/* `self` is the last level that is printed. */
 static void print_log(void *self, MotLogLevel level, const char *line)
 {
-    (void)self;
-    if (level <= MOT_LOG_INFO)
+    if (level <= *(const MotLogLevel *)self)
         fprintf(stderr, "%s%s\n", level == MOT_LOG_WARN ? "motley: warning: " : "", line);
 }
 
@@ -123,15 +123,22 @@ typedef struct {
     const MotVerb *verb;
     int argc;
     char **argv;
+    MotLogLevel talk;
 } Call;
 
 static MotStatus run_verb(MotCtx *ctx, void *arg)
 {
-    const Call *call = arg;
+    Call *call = arg;
     const MotArgs *args;
     MOT_TRY(read_environment(ctx));
     MOT_TRY(mot_args_parse(ctx, call->verb, call->argc, call->argv, &args));
-    return call->verb->run(ctx, args);
+    call->talk = mot_args_has(args, "-q")   ? MOT_LOG_WARN
+                 : mot_args_has(args, "-v") ? MOT_LOG_DEBUG
+                                            : MOT_LOG_INFO;
+    MOT_TRY(call->verb->run(ctx, args));
+    if (ctx->debug.stop)
+        mot_warn(ctx, MOT_NOWHERE, "MOTLEY_STOP=%s: no such pass was run", ctx->debug.stop);
+    return MOT_OK;
 }
 
 static bool wants_help(const Call *call)
@@ -159,7 +166,7 @@ int main(int argc, char **argv)
         return help(argc, argv);
     if (strcmp(name, "--version") == 0)
         return printf("motley %s\n", MOTLEY_VERSION) < 0;
-    Call call = {.argc = argc - 2, .argv = argv + 2};
+    Call call = {.argc = argc - 2, .argv = argv + 2, .talk = MOT_LOG_INFO};
     for (size_t i = 0; i < N_VERBS; i++)
         if (strcmp(verbs[i]->name, name) == 0)
             call.verb = verbs[i];
@@ -176,6 +183,7 @@ int main(int argc, char **argv)
     MotCtx ctx;
     mot_ctx_init(&ctx);
     ctx.log = print_log;
+    ctx.log_self = &call.talk;
     MotStatus status = mot_ctx_run(&ctx, run_verb, &call);
     /* A status without a text (MOT_STOPPED, or a test case that failed) has been explained by the verb. */
     if (ctx.status != MOT_OK)

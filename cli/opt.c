@@ -1,6 +1,7 @@
 /* motley opt: runs graph passes on the text of a graph, or on a model file, and prints the result. */
 #include "cli/job.h"
 #include "cli/verbs.h"
+#include "ir/graph_text.h"
 #include "passes/pipeline.h"
 #include "support/file.h"
 
@@ -54,7 +55,13 @@ static MotStatus run_opt(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(mot_graph_verify(job.graph));
     MotText text;
     mot_text_init(&text, &ctx->arena);
-    mot_graph_print(job.graph, &text);
+    if (mot_args_has(args, "--json")) {
+        MotRecords records = mot_graph_to_records(job.graph);
+        mot_records_print_json(&records, &text);
+        mot_text_puts(&text, "\n");
+    } else {
+        mot_graph_print(job.graph, &text);
+    }
     fputs(mot_text_get(&text), stdout);
     return MOT_OK;
 }

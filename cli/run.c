@@ -1,4 +1,5 @@
 /* motley run: the forward pass on given inputs. */
+#include "cli/answer.h"
 #include "cli/job.h"
 #include "cli/verbs.h"
 #include "runtime/npy.h"
@@ -21,26 +22,35 @@ static MotStatus check_inputs(MotCtx *ctx, const MotJob *job)
         if (!is_given)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                             "input %s is missing: --input %s=FILE.npy (%s[%s])",
-                            mot_quote(&ctx->arena, buf->name), buf->name,
+                            mot_quote(&ctx->arena, buf->name),
+                            mot_escape(&ctx->arena, buf->name, SIZE_MAX),
                             mot_dtype_name(buf->global.dtype),
                             mot_shape_text(&ctx->arena, buf->global.dims, buf->global.rank));
     }
     return MOT_OK;
 }
 
-static MotStatus write_output(MotCtx *ctx, MotJob *job, const MotOutput *output)
+/* Writes what --output names; the others are only told of. */
+static MotStatus write_output(MotCtx *ctx, MotJob *job, const MotOutput *output, MotJsonWriter *w)
 {
     MotTensor value;
     uint32_t n;
-    const char *const *texts = mot_args_list(job->args, "--output", &n);
+    const char *const *texts = mot_args_list(job->args, "--output", &n), *path = NULL;
     MOT_TRY(mot_session_output(job->session, output->name, MOT_SECTION_EVAL, &value));
-    for (uint32_t i = 0; i < n; i++) {
-        size_t length = strlen(output->name);
+    size_t length = strlen(output->name);
+    for (uint32_t i = 0; i < n; i++)
         if (strncmp(texts[i], output->name, length) == 0 && texts[i][length] == '=')
-            return mot_npy_write(ctx, texts[i] + length + 1, &value);
-    }
-    if (n == 0)
-        printf("%s : %s[%s]\n", output->name, mot_dtype_name(value.type.dtype),
+            path = texts[i] + length + 1;
+    if (path)
+        MOT_TRY(mot_npy_write(ctx, path, &value));
+    mot_json_open(w, NULL, '{');
+    mot_json_put_string(w, "name", output->name);
+    mot_answer_put_type(w, &value.type);
+    mot_json_put_string(w, "file", path);
+    mot_json_close(w, '}');
+    if (n == 0 && !mot_args_has(job->args, "--json"))
+        printf("%s : %s[%s]\n", mot_escape(&ctx->arena, output->name, SIZE_MAX),
+               mot_dtype_name(value.type.dtype),
                mot_shape_text(&ctx->arena, value.type.dims, value.type.rank));
     return MOT_OK;
 }
@@ -67,6 +77,10 @@ static MotStatus check_output_names(MotCtx *ctx, const MotJob *job)
 static MotStatus run_run(MotCtx *ctx, const MotArgs *args)
 {
     MotJob job;
+    MotJsonWriter w;
+    mot_json_begin(&w, &ctx->arena);
+    mot_json_open(&w, NULL, '{');
+    mot_json_open(&w, "outputs", '[');
     MOT_TRY(mot_job_import(ctx, args, &job));
     MOT_TRY(mot_job_prepare_forward(ctx, &job));
     MOT_TRY(mot_job_place(ctx, &job));
@@ -75,8 +89,12 @@ static MotStatus run_run(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(mot_job_start(ctx, &job));
     MotStatus status = mot_session_run(job.session, MOT_SECTION_EVAL);
     for (uint32_t i = 0; status == MOT_OK && i < job.program->outputs.n; i++)
-        status = write_output(ctx, &job, &job.program->outputs.data[i]);
+        status = write_output(ctx, &job, &job.program->outputs.data[i], &w);
     mot_session_close(job.session);
+    mot_json_close(&w, ']');
+    mot_json_close(&w, '}');
+    if (status == MOT_OK && mot_args_has(args, "--json"))
+        mot_answer_print(&w);
     return status;
 }
 

@@ -1,4 +1,5 @@
 /* motley sample: text from a trained language model. The window is fixed and right-padded, which is exact for causal models. */
+#include "cli/answer.h"
 #include "cli/job.h"
 #include "cli/verbs.h"
 #include "runtime/checkpoint.h"
@@ -26,6 +27,8 @@ typedef struct {
     int64_t batch, length, vocabulary;
     double temperature;
     uint64_t state;
+    MotText text; /* generated so far */
+    bool is_json; /* it is printed at the end */
 } Sampler;
 
 /* UTF-8 of a code point, into a buffer of at least 5 bytes. */
@@ -39,11 +42,16 @@ static void encode(uint32_t code, char *out)
     *out = 0;
 }
 
-static void print_token(const Sampler *s, int64_t token)
+/* Tokens of a text without a vocabulary are bytes. */
+static void add_token(Sampler *s, int64_t token)
 {
     char text[5] = {(char)token, 0};
     if (s->info.n_vocabulary)
         encode(token < s->info.n_vocabulary ? s->info.vocabulary[token] : 0xfffd, text);
+    mot_vec_push(&s->ctx->arena, &s->tokens, token);
+    mot_text_puts(&s->text, text);
+    if (s->is_json)
+        return;
     fputs(text, stdout);
     fflush(stdout);
 }
@@ -126,11 +134,25 @@ static MotStatus generate(Sampler *s, int64_t n)
         MOT_TRY(mot_session_output(s->job.session, s->output, MOT_SECTION_EVAL, &logits));
         int64_t token = choose(s, &logits, used - 1);
         mot_scope_end(s->ctx, scope);
-        mot_vec_push(&s->ctx->arena, &s->tokens, token);
-        print_token(s, token);
+        add_token(s, token);
     }
-    printf("\n");
+    if (!s->is_json)
+        puts("");
     return MOT_OK;
+}
+
+static void print_json(const Sampler *s, const char *path, const char *prompt, int64_t n)
+{
+    MotJsonWriter w;
+    mot_json_begin(&w, &s->ctx->arena);
+    mot_json_open(&w, NULL, '{');
+    mot_json_put_string(&w, "checkpoint", path);
+    mot_json_put_int(&w, "step", s->info.step);
+    mot_json_put_string(&w, "prompt", prompt);
+    mot_json_put_string(&w, "text", mot_text_get(&s->text));
+    mot_json_put_ints(&w, "tokens", s->tokens.data + s->tokens.n - n, (size_t)n);
+    mot_json_close(&w, '}');
+    mot_answer_print(&w);
 }
 
 /* The one integer input [B,T] and the output [B,T,V]. */
@@ -155,18 +177,30 @@ static MotStatus find_signature(Sampler *s)
     return MOT_OK;
 }
 
+/* The model as it was trained, with its sizes; options overrule. */
+static MotStatus import_model(Sampler *s, const MotArgs *args)
+{
+    const MotCheckpointInfo *info = &s->info;
+    s->job.dims = mot_arena_array(&s->ctx->arena, MotDimBinding, info->n_dims);
+    s->job.n_dims = info->n_dims;
+    for (uint32_t i = 0; i < info->n_dims; i++)
+        s->job.dims[i] = (MotDimBinding){info->dims[i].name, info->dims[i].size};
+    return mot_job_import_file(s->ctx, args, mot_args_get(args, "--model", info->model), &s->job);
+}
+
 static MotStatus run_sample(MotCtx *ctx, const MotArgs *args)
 {
-    Sampler s = {.ctx = ctx};
+    Sampler s = {.ctx = ctx, .is_json = mot_args_has(args, "--json")};
     const char *dir, *path;
     int64_t n, seed;
     MOT_TRY(mot_args_need_operand(ctx, args, 0, &dir));
     MOT_TRY(mot_args_int(ctx, args, "--tokens", 1, 1000000, 200, &n));
     MOT_TRY(mot_args_int(ctx, args, "--seed", 0, INT64_MAX, 0, &seed));
     MOT_TRY(mot_args_number(ctx, args, "--temperature", 0.8, &s.temperature));
+    mot_text_init(&s.text, &ctx->arena);
     s.state = ((uint64_t)seed + 1) * 0x9e3779b97f4a7c15u;
     MOT_TRY(mot_checkpoint_find(ctx, dir, &path, &s.info));
-    MOT_TRY(mot_job_import_file(ctx, args, mot_args_get(args, "--model", s.info.model), &s.job));
+    MOT_TRY(import_model(&s, args));
     MOT_TRY(mot_job_prepare_forward(ctx, &s.job));
     MOT_TRY(mot_job_place(ctx, &s.job));
     MOT_TRY(find_signature(&s));
@@ -175,10 +209,12 @@ static MotStatus run_sample(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(mot_job_start(ctx, &s.job));
     MotStatus status = mot_checkpoint_load(ctx, s.job.session, path);
     if (status == MOT_OK) {
-        fputs(prompt, stdout);
+        fputs(s.is_json ? "" : prompt, stdout);
         status = generate(&s, n);
     }
     mot_session_close(s.job.session);
+    if (status == MOT_OK && s.is_json)
+        print_json(&s, path, prompt, n);
     return status;
 }
 

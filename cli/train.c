@@ -1,11 +1,13 @@
 /* motley train: a model file, data, devices; out come checkpoints, a log, and the model with trained weights. */
 #include "cli/train.h"
 
+#include "cli/answer.h"
 #include "cli/verbs.h"
 #include "frontend/export.h"
 #include "ir/layout.h"
 #include "support/writer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,6 @@ static const MotOption train_options[] = {
     {"--save", "N", "a checkpoint every N steps; always after the last"},
     {"--log", "FILE", "a JSON line a step; default DIR/steps.jsonl"},
     {"--cast", NULL, "float64 arrays may become float32"},
-    {"-q", NULL, "no line a step"},
     {NULL, NULL, NULL}};
 
 static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
@@ -68,6 +69,8 @@ static MotStatus find_fields(MotTrainer *t, MotDataOpts *opts)
     t->fields = opts->fields = fields;
     opts->n_fields = t->n_fields;
     opts->batch = fields[0].type.dims[0];
+    t->batch_size = opts->batch;
+    t->sample_size = opts->batch ? mot_type_elements(&fields[0].type) / opts->batch : 0;
     t->batch = mot_arena_array(&t->ctx->arena, void *, t->n_fields);
     for (uint32_t k = 0; k < t->n_fields; k++)
         t->batch[k] = mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&fields[k].type));
@@ -91,14 +94,40 @@ static MotStatus open_data(MotTrainer *t)
     return mot_data_open(t->ctx, t->data_text, &opts, &t->data);
 }
 
-/* What the run was started with has to be given again: another loss or optimizer would go on with the wrong state. */
-static MotStatus check_same(MotTrainer *t, const char *path, const char *option, const char *then)
+/* What the run was started with has to be given again: with other values it would go on with the wrong state or data. */
+static MotStatus refuse_resume(MotTrainer *t, const char *path, const char *what, const char *then,
+                               const char *now)
+{
+    return mot_fail(t->ctx, MOT_ERR_MISMATCH, (MotLoc){path, NULL},
+                    "was trained with %s %s, not %s", what, then, now);
+}
+
+static MotStatus check_text(MotTrainer *t, const char *path, const char *option, const char *then)
 {
     const char *now = mot_args_get(t->job->args, option, "");
     if (strcmp(now, then) == 0)
         return MOT_OK;
-    return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s was trained with %s %s, not %s", path,
-                    option, mot_quote(&t->ctx->arena, then), mot_quote(&t->ctx->arena, now));
+    return refuse_resume(t, path, option, mot_quote(&t->ctx->arena, then),
+                         mot_quote(&t->ctx->arena, now));
+}
+
+static MotStatus check_number(MotTrainer *t, const char *path, const char *what, int64_t then,
+                              int64_t now)
+{
+    if (now == then)
+        return MOT_OK;
+    return refuse_resume(t, path, what, mot_arena_printf(&t->ctx->arena, "%lld", (long long)then),
+                         mot_arena_printf(&t->ctx->arena, "%lld", (long long)now));
+}
+
+/* The file may have moved or got other weights; other operators are another model. */
+static MotStatus check_structure(MotTrainer *t, const char *path, const MotCheckpointInfo *info)
+{
+    if (strcmp(t->structure, info->structure) == 0)
+        return MOT_OK;
+    return mot_fail(t->ctx, MOT_ERR_MISMATCH, (MotLoc){path, NULL},
+                    "was trained on %s, whose operators are not those of %s",
+                    mot_quote(&t->ctx->arena, info->model), t->job->model);
 }
 
 /* The number of a character is its place among the characters of the text: other text, other meaning of every token. */
@@ -108,8 +137,8 @@ static MotStatus check_vocabulary(MotTrainer *t, const char *path, const MotChec
     const uint32_t *now = mot_data_vocabulary(t->data, &n);
     if (n == info->n_vocabulary && (n == 0 || memcmp(now, info->vocabulary, n * sizeof *now) == 0))
         return MOT_OK;
-    return mot_fail(t->ctx, MOT_ERR_MISMATCH, MOT_NOWHERE,
-                    "%s was trained on %s, whose characters are not those of --data %s", path,
+    return mot_fail(t->ctx, MOT_ERR_MISMATCH, (MotLoc){path, NULL},
+                    "was trained on %s, whose characters are not those of --data %s",
                     mot_quote(&t->ctx->arena, info->data), mot_quote(&t->ctx->arena, t->data_text));
 }
 
@@ -120,11 +149,12 @@ static MotStatus resume(MotTrainer *t)
     if (!mot_args_has(t->job->args, "--resume"))
         return MOT_OK;
     MOT_TRY(mot_checkpoint_find(t->ctx, t->out, &path, &info));
-    if (info.seed != t->seed)
-        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s was trained with --seed %llu", path,
-                        (unsigned long long)info.seed);
-    MOT_TRY(check_same(t, path, "--loss", info.loss));
-    MOT_TRY(check_same(t, path, "--optimizer", info.optimizer));
+    MOT_TRY(check_structure(t, path, &info));
+    MOT_TRY(check_text(t, path, "--loss", info.loss));
+    MOT_TRY(check_text(t, path, "--optimizer", info.optimizer));
+    MOT_TRY(check_number(t, path, "--seed", (int64_t)info.seed, (int64_t)t->seed));
+    MOT_TRY(check_number(t, path, "a batch of", info.batch, t->batch_size));
+    MOT_TRY(check_number(t, path, "samples of a size of", info.sample, t->sample_size));
     MOT_TRY(check_vocabulary(t, path, &info));
     MOT_TRY(mot_checkpoint_load(t->ctx, t->job->session, path));
     t->first_step = info.step;
@@ -133,7 +163,7 @@ static MotStatus resume(MotTrainer *t)
 }
 
 /* The model file with the trained weights in it. */
-static MotStatus export_model(MotTrainer *t)
+static MotStatus export_model(MotTrainer *t, const char *path)
 {
     const MotProgram *p = t->job->program;
     MotExported *tensors = mot_arena_array(&t->ctx->arena, MotExported, 2 * p->bufs.n);
@@ -152,13 +182,55 @@ static MotStatus export_model(MotTrainer *t)
         if (tied.data)
             tensors[n++] = (MotExported){mot_attrs(buf->source, param)->tied, tied};
     }
-    const char *path = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
-    MOT_TRY(mot_export(t->ctx, t->job->file, tensors, n, path));
-    if (!t->is_quiet)
-        printf("trained model  %s\ncheckpoints    %s\nlog            %s\n", path, t->out,
-               mot_args_get(t->job->args, "--log",
-                            mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out)));
-    return MOT_OK;
+    return mot_export(t->ctx, t->job->file, tensors, n, path);
+}
+
+/* `model` is NULL when the run was stopped before it had one. */
+static void print_answer(const MotTrainer *t, const char *model)
+{
+    if (t->talk && model)
+        fprintf(t->talk, "trained model  %s\ncheckpoints    %s\nlog            %s\n", model, t->out,
+                t->log);
+    if (!mot_args_has(t->job->args, "--json"))
+        return;
+    MotJsonWriter w;
+    mot_json_begin(&w, &t->ctx->arena);
+    mot_json_open(&w, NULL, '{');
+    mot_json_put_int(&w, "step", t->step);
+    mot_json_put_int(&w, "steps", t->steps);
+    mot_json_put_int(&w, "resumed_at", t->first_step);
+    mot_json_put_number(&w, "loss", t->loss);
+    mot_json_put_number(&w, "val_loss", t->val_loss);
+    mot_json_put_string(&w, "model", model);
+    mot_json_put_string(&w, "checkpoints", t->out);
+    mot_json_put_string(&w, "log", t->log);
+    mot_json_close(&w, '}');
+    mot_answer_print(&w);
+}
+
+/* Before anything is planned or started: the folder is ours alone, and what it holds is wanted. */
+static MotStatus take_folder(MotTrainer *t)
+{
+    MOT_TRY(mot_file_make_dir(t->ctx, t->out));
+    MotStatus status = mot_file_lock(t->ctx, mot_arena_printf(&t->ctx->arena, "%s/lock", t->out));
+    if (status == MOT_ERR_USAGE)
+        mot_hint(t->ctx, "another training writes into this folder; give another --out");
+    MOT_TRY(status);
+    if (mot_args_has(t->job->args, "--resume") || !mot_checkpoint_is_in(t->ctx, t->out))
+        return MOT_OK;
+    mot_fail(t->ctx, MOT_ERR_USAGE, (MotLoc){t->out, NULL}, "holds checkpoints of an earlier run");
+    mot_hint(t->ctx, "--resume goes on from them; or give another --out");
+    return t->ctx->status;
+}
+
+static void begin_progress(MotTrainer *t)
+{
+    t->step_flops = mot_job_step_flops(t->job);
+    const MotMesh *mesh = &t->job->program->mesh;
+    const char **names = mot_arena_array(&t->ctx->arena, const char *, mesh->n_devices);
+    for (uint32_t i = 0; i < mesh->n_devices; i++)
+        names[i] = t->job->cluster->devices.data[mesh->devices[i]].name;
+    mot_progress_init(&t->progress, t->talk, names, mesh->n_devices);
 }
 
 static MotStatus train(MotTrainer *t)
@@ -172,16 +244,15 @@ static MotStatus train(MotTrainer *t)
     MOT_TRY(mot_args_int(t->ctx, args, "--save", 1, INT32_MAX, 0, &t->save_every));
     MOT_TRY(read_resizes(t->ctx, args, t));
     MOT_TRY(open_data(t));
-    MOT_TRY(mot_file_make_dir(t->ctx, t->out));
-    if (!mot_args_has(args, "--resume") && mot_checkpoint_is_in(t->ctx, t->out)) {
-        mot_fail(t->ctx, MOT_ERR_USAGE, (MotLoc){t->out, NULL},
-                 "holds checkpoints of an earlier run");
-        mot_hint(t->ctx, "--resume goes on from them; or give another --out");
-        return t->ctx->status;
-    }
     MOT_TRY(resume(t));
-    MOT_TRY(mot_trainer_run(t));
-    return export_model(t);
+    const char *model = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
+    begin_progress(t);
+    MotStatus status = mot_trainer_run(t);
+    if (status == MOT_OK)
+        status = export_model(t, model);
+    if (status == MOT_OK || status == MOT_STOPPED)
+        print_answer(t, status == MOT_OK ? model : NULL);
+    return status;
 }
 
 static MotStatus run_train(MotCtx *ctx, const MotArgs *args)
@@ -190,11 +261,19 @@ static MotStatus run_train(MotCtx *ctx, const MotArgs *args)
     MotTrainer t = {.ctx = ctx,
                     .job = &job,
                     .out = mot_args_get(args, "--out", NULL),
-                    .is_quiet = mot_args_has(args, "-q")};
+                    .talk = mot_args_has(args, "-q")       ? NULL
+                            : mot_args_has(args, "--json") ? stderr
+                                                           : stdout,
+                    .loss = NAN,
+                    .val_loss = NAN};
     if (!t.out || !mot_args_has(args, "--steps"))
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--out DIR and --steps N are needed");
+    t.log = mot_args_get(args, "--log", mot_arena_printf(&ctx->arena, "%s/steps.jsonl", t.out));
     MOT_TRY(mot_job_import(ctx, args, &job));
+    t.structure = mot_arena_printf(&ctx->arena, "%016llx",
+                                   (unsigned long long)mot_onnx_fingerprint(ctx, job.file));
     MOT_TRY(mot_job_add_training(ctx, &job, true, false));
+    MOT_TRY(take_folder(&t));
     MOT_TRY(mot_job_place(ctx, &job));
     MOT_TRY(mot_job_start(ctx, &job));
     MotStatus status = train(&t);

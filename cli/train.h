@@ -3,8 +3,11 @@
 #define MOTLEY_CLI_TRAIN_H
 
 #include "cli/job.h"
+#include "cli/progress.h"
 #include "runtime/checkpoint.h"
 #include "runtime/data.h"
+
+#include <stdio.h>
 
 typedef struct MotResize {
     int64_t step; /* before this step */
@@ -17,15 +20,20 @@ typedef struct MotTrainer {
     MotData *data;
     int64_t steps, validate_every, save_every, first_step;
     uint64_t seed;
-    const char *out, *data_text;
+    const char *out, *log, *data_text;
+    const char *structure; /* of the model, for checkpoints */
     MotResize *resizes;
     uint32_t n_resizes;
     const MotDataField *fields;
     uint32_t n_fields;
-    void **batch;          /* host buffers, one a field */
-    double units_per_step; /* tokens or samples, for the rate */
+    void **batch;                    /* host buffers, one a field */
+    int64_t batch_size, sample_size; /* samples a step; elements of one in the first field */
+    double step_flops, units_per_step;           /* tokens or samples, for the rate */
     const char *unit;
-    bool is_quiet;
+    FILE *talk; /* where the lines for the user go; NULL: nowhere */
+    MotProgress progress;
+    double loss, val_loss;
+    int64_t step; /* done */
 } MotTrainer;
 
 /* Runs the steps. MOT_STOPPED after Ctrl-C: the step was finished and everything saved. */

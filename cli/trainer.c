@@ -1,12 +1,10 @@
 /* The training loop. While the ranks run a step, the host prepares the next batch. */
+#include "cli/log.h"
 #include "cli/train.h"
 
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 /* Set by SIGINT and SIGTERM: the step is finished, then all is saved. */
 static volatile sig_atomic_t stop_requested;
@@ -16,10 +14,6 @@ static void request_stop(int signal)
     (void)signal;
     stop_requested = 1;
 }
-
-typedef struct {
-    double loss, norm, lr, ms, balance;
-} StepReport;
 
 static MotStatus write_batch(MotTrainer *t)
 {
@@ -43,10 +37,11 @@ static double measure_balance(const MotTrainer *t)
     return most > 0 ? sum / (n * most) : 1;
 }
 
-static MotStatus run_step(MotTrainer *t, int64_t step, StepReport *r)
+static MotStatus run_step(MotTrainer *t, int64_t step, MotStepReport *r)
 {
     MotSession *session = t->job->session;
     int64_t start = mot_now_ns();
+    *r = (MotStepReport){.step = step + 1, .steps = t->steps, .unit = t->unit, .norm = NAN};
     r->lr = mot_schedule_lr(&t->job->optimizer, step + 1, t->steps);
     MOT_TRY(write_batch(t));
     MOT_TRY(mot_job_set_scalar(t->job, MOT_INPUT_LR, r->lr));
@@ -57,7 +52,6 @@ static MotStatus run_step(MotTrainer *t, int64_t step, StepReport *r)
     MOT_TRY(mot_session_wait(session));
     r->ms = (double)(mot_now_ns() - start) * 1e-6;
     r->balance = measure_balance(t);
-    r->norm = NAN;
     if (t->job->optimizer.clip > 0)
         MOT_TRY(mot_job_scalar(t->job, MOT_OUTPUT_GRAD_NORM, MOT_SECTION_STEP, &r->norm));
     MOT_TRY(mot_job_scalar(t->job, "loss", MOT_SECTION_STEP, &r->loss));
@@ -72,55 +66,23 @@ static MotStatus run_step(MotTrainer *t, int64_t step, StepReport *r)
     return t->ctx->status;
 }
 
-/* 179664 -> "179,664" */
-static const char *group_thousands(MotArena *arena, double value)
+static void report_step(MotTrainer *t, MotStepReport *r)
 {
-    char digits[32];
-    int n = snprintf(digits, sizeof digits, "%.0f", value);
-    MotText text;
-    mot_text_init(&text, arena);
-    for (int i = 0; i < n; i++) {
-        mot_text_add(&text, &digits[i], 1);
-        if (i + 1 < n && (n - i - 1) % 3 == 0)
-            mot_text_puts(&text, ",");
+    const MotCluster *cluster = t->job->cluster;
+    const MotMesh *mesh = &t->job->program->mesh;
+    double *busy = mot_arena_array(&t->ctx->arena, double, mesh->n_devices), peak = 0;
+    for (uint32_t i = 0; i < mesh->n_devices; i++) {
+        const MotDevice *device = &cluster->devices.data[mesh->devices[i]];
+        busy[i] = (double)mot_session_rank(t->job->session, i)->busy_ns * 1e-6 / r->ms;
+        peak += device->flops > 0 ? device->flops / device->slow : NAN;
     }
-    return mot_text_get(&text);
+    r->busy = busy;
+    r->mfu = t->step_flops / (r->ms * 1e-3 * peak);
+    r->rate = t->units_per_step / r->ms * 1e3;
+    mot_progress_step(&t->progress, &t->ctx->arena, r);
 }
 
-/* A bar a device: how much of the step it was busy. */
-static void print_bars(const MotTrainer *t, double ms)
-{
-    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    for (uint32_t i = 0; i < t->job->program->mesh.n_devices; i++) {
-        double part = (double)mot_session_rank(t->job->session, i)->busy_ns * 1e-6 / ms;
-        int level = (int)(part * 8);
-        printf("%s", levels[level < 0 ? 0 : level > 7 ? 7 : level]);
-    }
-}
-
-static void print_step(MotTrainer *t, int64_t step, const StepReport *r)
-{
-    if (t->is_quiet)
-        return;
-    MotArena *arena = &t->ctx->arena;
-    bool is_terminal = isatty(STDOUT_FILENO);
-    int64_t eta = (int64_t)((double)(t->steps - step - 1) * r->ms * 1e-3);
-    printf("%sstep %lld/%lld | loss %.4f", is_terminal ? "\r\x1b[K" : "", (long long)step + 1,
-           (long long)t->steps, r->loss);
-    if (!isnan(r->norm))
-        printf(" | norm %.2f", r->norm);
-    printf(" | lr %.2e | %.1f ms | %s %s/s | bal %.0f%% | eta %02lld:%02lld:%02lld", r->lr, r->ms,
-           group_thousands(arena, t->units_per_step / r->ms * 1e3), t->unit, 100 * r->balance,
-           (long long)(eta / 3600), (long long)(eta / 60 % 60), (long long)(eta % 60));
-    if (is_terminal) {
-        printf(" ");
-        print_bars(t, r->ms);
-    }
-    printf("%s", is_terminal ? "" : "\n");
-    fflush(stdout);
-}
-
-static void log_step(FILE *log, const MotTrainer *t, int64_t step, const StepReport *r)
+static void log_step(FILE *log, const MotTrainer *t, int64_t step, const MotStepReport *r)
 {
     fprintf(log, "{\"step\": %lld, \"loss\": %.9g, ", (long long)step + 1, r->loss);
     if (!isnan(r->norm))
@@ -157,6 +119,7 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
 {
     double loss;
     if (mot_data_validation_batches(t->data) == 0) {
+        mot_progress_clear(&t->progress);
         mot_warn(t->ctx, MOT_NOWHERE,
                  "no validation: the last 10 %% of the data are less than a batch");
         return MOT_OK;
@@ -165,11 +128,12 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
     if (!isfinite(loss))
         return mot_fail(t->ctx, MOT_ERR_NUMERICS, MOT_NOWHERE,
                         "the validation loss after step %lld is %g", (long long)step, loss);
+    t->val_loss = loss;
     fprintf(log, "{\"step\": %lld, \"val_loss\": %.9g}\n", (long long)step, loss);
     fflush(log);
-    if (!t->is_quiet)
-        printf("%svalidation after step %lld: loss %.4f\n", isatty(STDOUT_FILENO) ? "\n" : "",
-               (long long)step, loss);
+    mot_progress_clear(&t->progress);
+    if (t->talk)
+        fprintf(t->talk, "validation after step %lld: loss %.4f\n", (long long)step, loss);
     if (step < t->steps)
         mot_data_batch(t->data, step, t->batch);
     return MOT_OK;
@@ -179,10 +143,18 @@ static MotStatus save(MotTrainer *t, int64_t step)
 {
     MotCheckpointInfo info = {.step = step,
                               .seed = t->seed,
+                              .batch = t->batch_size,
+                              .sample = t->sample_size,
                               .model = t->job->model,
+                              .structure = t->structure,
+                              .n_dims = t->job->n_dims,
                               .loss = mot_args_get(t->job->args, "--loss", NULL),
                               .optimizer = mot_args_get(t->job->args, "--optimizer", NULL),
                               .data = t->data_text};
+    MotCheckpointDim *dims = mot_arena_array(&t->ctx->arena, MotCheckpointDim, info.n_dims);
+    for (uint32_t i = 0; i < info.n_dims; i++)
+        dims[i] = (MotCheckpointDim){t->job->dims[i].name, t->job->dims[i].size};
+    info.dims = dims;
     info.vocabulary = mot_data_vocabulary(t->data, &info.n_vocabulary);
     return mot_checkpoint_save(t->ctx, t->job->session, t->out, &info);
 }
@@ -192,8 +164,8 @@ static MotStatus resize(MotTrainer *t, int64_t step)
     for (uint32_t i = 0; i < t->n_resizes; i++)
         if (t->resizes[i].step == step) {
             MOT_TRY(mot_session_reshare(t->job->session, 0, t->resizes[i].shares.data));
-            if (!t->is_quiet)
-                mot_info(t->ctx, "resized before step %lld", (long long)step + 1);
+            mot_progress_clear(&t->progress);
+            mot_info(t->ctx, "resized before step %lld", (long long)step + 1);
         }
     return MOT_OK;
 }
@@ -204,11 +176,13 @@ static MotStatus run_loop(MotTrainer *t, FILE *log)
         mot_data_batch(t->data, t->first_step, t->batch);
     for (int64_t step = t->first_step; step < t->steps; step++) {
         MotScope scope = mot_scope_begin(t->ctx);
-        StepReport report;
+        MotStepReport report;
         MOT_TRY(resize(t, step));
         MOT_TRY(run_step(t, step, &report));
+        t->step = step + 1;
+        t->loss = report.loss;
         log_step(log, t, step, &report);
-        print_step(t, step, &report);
+        report_step(t, &report);
         bool is_last = step + 1 == t->steps, stops = stop_requested && !is_last;
         if (is_last || (t->validate_every && (step + 1) % t->validate_every == 0))
             MOT_TRY(validate_and_report(t, step + 1, log));
@@ -223,22 +197,17 @@ static MotStatus run_loop(MotTrainer *t, FILE *log)
 
 MotStatus mot_trainer_run(MotTrainer *t)
 {
-    const char *path = mot_args_get(t->job->args, "--log",
-                                    mot_arena_printf(&t->ctx->arena, "%s/steps.jsonl", t->out));
-    FILE *log = fopen(path, t->first_step ? "a" : "w");
-    if (!log)
-        return mot_fail(t->ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written: %s",
-                        strerror(errno));
+    FILE *log;
+    MOT_TRY(mot_log_open(t->ctx, t->log, t->first_step, &log));
     struct sigaction action = {.sa_handler = request_stop};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     MotStatus status = run_loop(t, log);
+    mot_progress_end(&t->progress);
     bool is_lost = ferror(log) != 0;
     if ((fclose(log) != 0 || is_lost) && status == MOT_OK)
-        status =
-            mot_fail(t->ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "the log can't be written in full");
-    if (isatty(STDOUT_FILENO) && !t->is_quiet)
-        printf("\n");
+        status = mot_fail(t->ctx, MOT_ERR_IO, (MotLoc){t->log, NULL},
+                          "the log can't be written in full");
     if (status == MOT_STOPPED)
         mot_info(t->ctx, "stopped; --resume goes on from the checkpoint in %s", t->out);
     return status;

@@ -153,6 +153,43 @@ static bool is_initializer(const MotImport *im, const char *name)
     return look_up(im, name) != NULL; /* initializers are bound before inputs */
 }
 
+/* `f32[batchx784]`, as the file declares the input. */
+static const char *declared_type(const MotImport *im, const Onnx__ValueInfoProto *info)
+{
+    const Onnx__TypeProto__Tensor *type = get_tensor_type(info);
+    MotText text;
+    mot_text_init(&text, &im->ctx->arena);
+    mot_text_puts(&text, mot_dtype_name(mot_dtype_from_onnx(type->elem_type)));
+    for (size_t i = 0; type->shape && i < type->shape->n_dim; i++) {
+        const char *symbol;
+        int64_t size = read_dim(im, info, i, &symbol);
+        uint64_t bound;
+        mot_text_puts(&text, i ? "x" : "[");
+        if (symbol && !mot_map_get_str(&im->symbols, symbol, &bound))
+            mot_text_escape(&text, symbol, strlen(symbol));
+        else
+            mot_text_printf(&text, "%lld", (long long)(symbol ? (int64_t)bound : size));
+    }
+    mot_text_puts(&text, type->shape && type->shape->n_dim ? "]" : "");
+    return mot_text_get(&text);
+}
+
+/* What is offered for an input is not of its type: the message is about the file that it is from. */
+static MotStatus fail_offered(MotImport *im, const Onnx__ValueInfoProto *info)
+{
+    const MotInputTensor *offered = im->opts->inputs;
+    while (strcmp(offered->name, info->name) != 0)
+        offered++;
+    const MotType *type = &offered->tensor.type;
+    mot_fail(im->ctx, MOT_ERR_DATA, (MotLoc){offered->file, NULL}, "is %s[%s], input %s takes %s",
+             mot_dtype_name(type->dtype), mot_shape_text(&im->ctx->arena, type->dims, type->rank),
+             quote(im, info->name), declared_type(im, info));
+    mot_note(im->ctx, "in %s", im->file->path);
+    if (type->dtype == MOT_F64)
+        mot_hint(im->ctx, "--cast converts float64 to float32");
+    return im->ctx->status;
+}
+
 /* Binds symbols of one input to the shape of the tensor offered for it. */
 static MotStatus bind_offered_dims(MotImport *im, const Onnx__ValueInfoProto *info)
 {
@@ -171,12 +208,7 @@ static MotStatus bind_offered_dims(MotImport *im, const Onnx__ValueInfoProto *in
         }
         fits = bound == size;
     }
-    if (!fits)
-        return mot_fail(im->ctx, MOT_ERR_DATA, file_loc(im),
-                        "what is given for input %s has shape [%s], which the input does not allow",
-                        quote(im, info->name),
-                        mot_shape_text(&im->ctx->arena, offered->type.dims, offered->type.rank));
-    return MOT_OK;
+    return fits ? MOT_OK : fail_offered(im, info);
 }
 
 /* The symbols of all inputs, each with its first place: the input's index << 32 | axis. */
@@ -308,9 +340,7 @@ static MotStatus read_input_type(MotImport *im, const Onnx__ValueInfoProto *info
     if (out_type->dtype == MOT_NO_DTYPE)
         return fail_dtype(im, "input", info->name, type->elem_type);
     if (offered && offered->type.dtype != out_type->dtype)
-        return mot_fail(im->ctx, MOT_ERR_DATA, file_loc(im),
-                        "input %s takes %s, what is given is %s", quote(im, info->name),
-                        mot_dtype_name(out_type->dtype), mot_dtype_name(offered->type.dtype));
+        return fail_offered(im, info);
     if (!type->shape && !offered)
         return mot_fail(im->ctx, MOT_ERR_UNSUPPORTED, file_loc(im), "input %s has no shape",
                         quote(im, info->name));

@@ -20,6 +20,7 @@ typedef struct MotDimBinding {
 typedef struct MotInputTensor {
     const char *name;
     MotTensor tensor;
+    const char *file; /* it is from, for messages; NULL: from the caller */
 } MotInputTensor;
 
 /* All zero: nothing bound, the limits below. */

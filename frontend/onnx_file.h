@@ -59,4 +59,7 @@ MOT_CHECKED MotStatus mot_onnx_open_memory(MotCtx *ctx, const char *name, const 
 MOT_CHECKED MotStatus mot_onnx_open_tensor(MotCtx *ctx, const char *path, const MotOnnxOpts *opts,
                                            MotOnnxFile **out_file);
 
+/* Equal for models of the same nodes, whatever their weights. Node order and value names count. */
+uint64_t mot_onnx_fingerprint(MotCtx *ctx, const MotOnnxFile *file);
+
 #endif

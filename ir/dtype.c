@@ -223,3 +223,17 @@ void mot_tensor_set_int(const MotTensor *tensor, int64_t i, int64_t value)
         mot_tensor_set(tensor, i, (double)value);
     }
 }
+
+MotTensor mot_tensor_cast(MotArena *arena, const MotTensor *tensor, MotDtype dtype)
+{
+    bool is_exact = mot_dtype_class(tensor->type.dtype) == MOT_CLASS_INT &&
+                    mot_dtype_class(dtype) == MOT_CLASS_INT;
+    MotTensor to = {tensor->type, NULL};
+    to.type.dtype = dtype;
+    to.data = mot_arena_alloc(arena, (size_t)mot_type_bytes(&to.type));
+    int64_t n = mot_type_elements(&to.type);
+    for (int64_t i = 0; i < n; i++)
+        is_exact ? mot_tensor_set_int(&to, i, mot_tensor_get_int(tensor, i))
+                 : mot_tensor_set(&to, i, mot_tensor_get(tensor, i));
+    return to;
+}

@@ -2,6 +2,8 @@
 #ifndef MOTLEY_IR_DTYPE_H
 #define MOTLEY_IR_DTYPE_H
 
+#include "support/arena.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -75,5 +77,7 @@ double mot_tensor_get(const MotTensor *tensor, int64_t i);
 int64_t mot_tensor_get_int(const MotTensor *tensor, int64_t i);
 void mot_tensor_set(const MotTensor *tensor, int64_t i, double value);
 void mot_tensor_set_int(const MotTensor *tensor, int64_t i, int64_t value);
+/* A copy in another dtype, in the arena: integers to integers exactly, anything else through double. */
+MotTensor mot_tensor_cast(MotArena *arena, const MotTensor *tensor, MotDtype dtype);
 
 #endif

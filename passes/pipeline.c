@@ -91,12 +91,35 @@ static MotStatus verify_after(MotCtx *ctx, const MotGraph *g, const MotPass *pas
     return status;
 }
 
+/* Who would compute something else without the pass; NULL if only speed depends on it. */
+static const char *find_user(const MotPass *pass)
+{
+    static const struct {
+        const MotPass *pass;
+        const char *user;
+    } users[] = {{&mot_pass_tie, "--tie"},
+                 {&mot_pass_loss, "pass autodiff"},
+                 {&mot_pass_autodiff, "pass optimizer"},
+                 {&mot_pass_clip, "pass optimizer"},
+                 {&mot_pass_optimizer, "training"}};
+    for (size_t i = 0; i < sizeof users / sizeof *users; i++)
+        if (users[i].pass == pass)
+            return users[i].user;
+    return NULL;
+}
+
 static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const MotPass *pass)
 {
-    if (lists(ctx->debug.skip, "", pass->name))
-        return MOT_OK;
+    if (lists(ctx->debug.skip, "", pass->name)) {
+        const char *user = find_user(pass);
+        return user ? mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                               "MOTLEY_SKIP: pass %s can't be left out, %s needs it", pass->name,
+                               user)
+                    : MOT_OK;
+    }
     const MotGraph *last_good = ctx->debug.verify ? mot_graph_clone(ctx, g) : NULL;
     bool is_changed = false;
+    uint32_t n_before = g->body.n;
     MotStatus status = pass->run(ctx, g, opts, &is_changed);
     if (status != MOT_OK) {
         mot_note(ctx, "in pass %s", pass->name);
@@ -104,6 +127,7 @@ static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, con
     }
     if (is_changed)
         mot_graph_compact(g);
+    mot_debug(ctx, "pass %s: %u operators became %u", pass->name, n_before, g->body.n);
     if (last_good)
         MOT_TRY(verify_after(ctx, g, pass, last_good));
     if (lists(ctx->debug.dump, "after:", pass->name) || lists(ctx->debug.dump, "", "all"))

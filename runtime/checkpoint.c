@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static const char *const file_names[] = {"model.safetensors", "optimizer.safetensors"};
-enum { N_FILES = 2, KEPT = 2 };
+enum { N_FILES = 2, KEPT = 2, VERSION = 1 };
 
 static const char *join(MotCtx *ctx, const char *dir, const char *name)
 {
@@ -60,35 +60,40 @@ static MotStatus hash_file(MotCtx *ctx, const char *path, uint64_t *out_hash)
     return MOT_OK;
 }
 
-static void add_string(MotText *text, const char *key, const char *value)
-{
-    mot_text_printf(text, ",\n \"%s\": ", key);
-    mot_json_quote(text, value ? value : "");
-}
-
 static const char *write_manifest(MotCtx *ctx, const MotProgram *p, const MotCheckpointInfo *info,
                                   const uint64_t *hash)
 {
-    MotText text;
-    mot_text_init(&text, &ctx->arena);
-    mot_text_printf(&text, "{\"motley\": 1,\n \"step\": %lld,\n \"seed\": %llu",
-                    (long long)info->step, (unsigned long long)info->seed);
-    add_string(&text, "model", info->model);
-    add_string(&text, "loss", info->loss);
-    add_string(&text, "optimizer", info->optimizer);
-    add_string(&text, "data", info->data);
-    mot_text_puts(&text, ",\n \"shares\": [");
-    for (uint32_t i = 0; i < p->mesh.axis[0].n; i++)
-        mot_text_printf(&text, "%s%lld", i ? ", " : "", (long long)p->mesh.axis[0].share[i]);
-    mot_text_puts(&text, "],\n \"vocabulary\": [");
+    MotArena *arena = &ctx->arena;
+    MotJsonWriter w;
+    mot_json_begin(&w, arena);
+    mot_json_open(&w, NULL, '{');
+    mot_json_put_int(&w, "motley", VERSION);
+    mot_json_put_int(&w, "step", info->step);
+    mot_json_put_int(&w, "seed", (int64_t)info->seed);
+    mot_json_put_int(&w, "batch", info->batch);
+    mot_json_put_int(&w, "sample", info->sample);
+    mot_json_put_string(&w, "model", info->model);
+    mot_json_put_string(&w, "structure", info->structure);
+    mot_json_open(&w, "dims", '{');
+    for (uint32_t i = 0; i < info->n_dims; i++)
+        mot_json_put_int(&w, info->dims[i].name, info->dims[i].size);
+    mot_json_close(&w, '}');
+    mot_json_put_string(&w, "loss", info->loss);
+    mot_json_put_string(&w, "optimizer", info->optimizer);
+    mot_json_put_string(&w, "data", info->data);
+    mot_json_put_ints(&w, "shares", p->mesh.axis[0].share, p->mesh.axis[0].n);
+    mot_json_open(&w, "vocabulary", '[');
     for (uint32_t i = 0; i < info->n_vocabulary; i++)
-        mot_text_printf(&text, "%s%u", i ? ", " : "", info->vocabulary[i]);
-    mot_text_puts(&text, "],\n \"files\": {");
+        mot_json_put_int(&w, NULL, info->vocabulary[i]);
+    mot_json_close(&w, ']');
+    mot_json_open(&w, "files", '{');
     for (int f = 0; f < N_FILES; f++)
-        mot_text_printf(&text, "%s\"%s\": \"%016llx\"", f ? ", " : "", file_names[f],
-                        (unsigned long long)hash[f]);
-    mot_text_puts(&text, "}}\n");
-    return mot_text_get(&text);
+        mot_json_put_string(&w, file_names[f],
+                            mot_arena_printf(arena, "%016llx", (unsigned long long)hash[f]));
+    mot_json_close(&w, '}');
+    mot_json_close(&w, '}');
+    mot_text_puts(&w.text, "\n");
+    return mot_text_get(&w.text);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -165,6 +170,61 @@ MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
 
 /* ---- Loading ---- */
 
+/* A number that may not be negative; -1 if it is none. */
+static int64_t read_count(const MotJson *root, const char *key)
+{
+    return mot_json_int(mot_json_get(root, key), -1);
+}
+
+static const char *read_text(const MotJson *root, const char *key)
+{
+    return mot_json_string(mot_json_get(root, key), "");
+}
+
+static MotStatus read_vocabulary(MotCtx *ctx, const char *file, const MotJson *list,
+                                 MotCheckpointInfo *info)
+{
+    uint32_t n = (uint32_t)mot_json_length(list),
+             *codes = mot_arena_array(&ctx->arena, uint32_t, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t code = mot_json_int(mot_json_at(list, i), -1);
+        if (code < 0 || code > 0x10ffff || (i && code <= codes[i - 1]))
+            return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL},
+                            "the vocabulary is no ascending list of characters (entry %u)", i);
+        codes[i] = (uint32_t)code;
+    }
+    info->vocabulary = codes;
+    info->n_vocabulary = n;
+    return MOT_OK;
+}
+
+typedef struct {
+    MotCtx *ctx;
+    const char *file;
+    MotVec(MotCheckpointDim) dims;
+} DimReader;
+
+static MotStatus read_dim(void *self, const char *key, const MotJson *value)
+{
+    DimReader *r = self;
+    MotCheckpointDim dim = {key, mot_json_int(value, -1)};
+    if (dim.size < 0)
+        return mot_fail(r->ctx, MOT_ERR_DATA, (MotLoc){r->file, NULL}, "dim %s has no sound size",
+                        mot_quote(&r->ctx->arena, key));
+    mot_vec_push(&r->ctx->arena, &r->dims, dim);
+    return MOT_OK;
+}
+
+static MotStatus read_dims(MotCtx *ctx, const char *file, const MotJson *object,
+                           MotCheckpointInfo *info)
+{
+    DimReader reader = {.ctx = ctx, .file = file};
+    MOT_TRY(mot_json_each(object, read_dim, &reader));
+    info->dims = reader.dims.data;
+    info->n_dims = reader.dims.n;
+    return MOT_OK;
+}
+
 static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **out_root,
                                MotCheckpointInfo *out_info)
 {
@@ -179,32 +239,25 @@ static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **ou
                         "has no manifest.json: it was not finished");
     }
     MOT_TRY(mot_json_parse(ctx, MOT_ERR_DATA, file, (const char *)map->data, map->n, out_root));
-    const MotJson *root = *out_root, *vocabulary = mot_json_get(root, "vocabulary");
-    if (mot_json_int(mot_json_get(root, "motley"), 0) != 1)
+    const MotJson *root = *out_root;
+    if (mot_json_int(mot_json_get(root, "motley"), 0) != VERSION)
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "is of another version of Motley");
-    int64_t step = mot_json_int(mot_json_get(root, "step"), -1),
-            seed = mot_json_int(mot_json_get(root, "seed"), -1);
-    if (step < 0 || step > INT32_MAX || seed < 0)
-        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "has no sound step and seed");
-    uint32_t n = (uint32_t)mot_json_length(vocabulary),
-             *codes = mot_arena_array(&ctx->arena, uint32_t, n + 1);
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t code = mot_json_int(mot_json_at(vocabulary, i), -1);
-        if (code < 0 || code > 0x10ffff || (i && code <= codes[i - 1]))
-            return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL},
-                            "the vocabulary is no ascending list of characters (entry %u)", i);
-        codes[i] = (uint32_t)code;
-    }
-    *out_info =
-        (MotCheckpointInfo){.step = step,
-                            .seed = (uint64_t)seed,
-                            .model = mot_json_string(mot_json_get(root, "model"), ""),
-                            .loss = mot_json_string(mot_json_get(root, "loss"), ""),
-                            .optimizer = mot_json_string(mot_json_get(root, "optimizer"), ""),
-                            .data = mot_json_string(mot_json_get(root, "data"), ""),
-                            .vocabulary = codes,
-                            .n_vocabulary = n};
-    return MOT_OK;
+    int64_t step = read_count(root, "step"), seed = read_count(root, "seed"),
+            batch = read_count(root, "batch"), sample = read_count(root, "sample");
+    if (step < 0 || step > INT32_MAX || seed < 0 || batch < 0 || sample < 0)
+        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL},
+                        "has no sound step, seed, batch and sample");
+    *out_info = (MotCheckpointInfo){.step = step,
+                                    .seed = (uint64_t)seed,
+                                    .batch = batch,
+                                    .sample = sample,
+                                    .model = read_text(root, "model"),
+                                    .structure = read_text(root, "structure"),
+                                    .loss = read_text(root, "loss"),
+                                    .optimizer = read_text(root, "optimizer"),
+                                    .data = read_text(root, "data")};
+    MOT_TRY(read_vocabulary(ctx, file, mot_json_get(root, "vocabulary"), out_info));
+    return read_dims(ctx, file, mot_json_get(root, "dims"), out_info);
 }
 
 MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path, MotCheckpointInfo *out_info)
@@ -269,6 +322,30 @@ static MotStatus load_tensor(MotCtx *ctx, MotSession *session, const MotBuf *buf
                     mot_quote(&ctx->arena, buf->name));
 }
 
+/* A parameter of the checkpoint that the session holds as a constant would silently keep its first values. */
+static MotStatus check_trained(MotCtx *ctx, const MotProgram *p, const MotNamedTensor *tensors,
+                               uint32_t n, const char *file)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_known = false;
+        for (uint32_t k = 0; k < p->bufs.n && !is_known; k++) {
+            const MotBuf *buf = &p->bufs.data[k];
+            if (buf->kind != MOT_BUF_PARAM || file_of(buf) != 0)
+                continue;
+            const char *tied = mot_attrs(buf->source, param)->tied;
+            is_known = strcmp(buf->name, tensors[i].name) == 0 ||
+                       (tied && strcmp(tied, tensors[i].name) == 0);
+        }
+        if (is_known)
+            continue;
+        mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL}, "holds %s, which is not trained here",
+                 mot_quote(&ctx->arena, tensors[i].name));
+        mot_hint(ctx, "give the same --train, --freeze and --tie as in training");
+        return ctx->status;
+    }
+    return MOT_OK;
+}
+
 MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path)
 {
     const MotProgram *p = mot_session_program(session);
@@ -277,6 +354,8 @@ MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path
         MotNamedTensor *tensors;
         uint32_t n;
         MOT_TRY(mot_safetensors_read(ctx, file, &tensors, &n));
+        if (f == 0)
+            MOT_TRY(check_trained(ctx, p, tensors, n, file));
         for (uint32_t i = 0; i < p->bufs.n; i++)
             if (p->bufs.data[i].kind == MOT_BUF_PARAM && file_of(&p->bufs.data[i]) == f)
                 MOT_TRY(load_tensor(ctx, session, &p->bufs.data[i], tensors, n, file));

@@ -8,9 +8,19 @@
 
 #include "runtime/session.h"
 
+/* The size of a symbolic dim of the model. */
+typedef struct MotCheckpointDim {
+    const char *name;
+    int64_t size;
+} MotCheckpointDim;
+
 typedef struct MotCheckpointInfo {
     int64_t step; /* steps done, and the number of the next batch */
     uint64_t seed;
+    int64_t batch, sample; /* samples a step; elements of a sample in the first input */
+    const char *structure; /* what identifies the model beside its weights */
+    const MotCheckpointDim *dims;
+    uint32_t n_dims;
     const char *model, *loss, *optimizer,
         *data; /* as given on the command line; for `sample` and for checks at resume */
     const uint32_t *vocabulary; /* code points of character tokens, or NULL */
@@ -32,7 +42,10 @@ MOT_CHECKED MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const ch
 /* Checks one folder in full: manifest, hashes, both files. */
 MOT_CHECKED MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path,
                                             MotCheckpointInfo *out_info);
-/* Loads parameters and states into a session; every trained parameter and state must be there with its shape. */
+/*
+ * Loads parameters and states into a session; every trained parameter and state must be there with its shape, and the session must train
+ * every parameter that is there.
+ */
 MOT_CHECKED MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path);
 
 #endif

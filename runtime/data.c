@@ -227,14 +227,7 @@ static MotStatus convert(MotData *d, const MotDataField *field, MotTensor *array
             mot_hint(d->ctx, "--cast converts float64 to float32");
         return d->ctx->status;
     }
-    MotTensor to = {array->type, NULL};
-    to.type.dtype = want;
-    int64_t n = mot_type_elements(&to.type);
-    to.data = mot_arena_alloc(&d->ctx->arena, (size_t)mot_type_bytes(&to.type));
-    for (int64_t i = 0; i < n; i++)
-        is_cast ? mot_tensor_set(&to, i, mot_tensor_get(array, i))
-                : mot_tensor_set_int(&to, i, mot_tensor_get_int(array, i));
-    *array = to;
+    *array = mot_tensor_cast(&d->ctx->arena, array, want);
     return MOT_OK;
 }
 

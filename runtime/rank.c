@@ -98,7 +98,8 @@ static MotStatus open_device(Rank *r)
     r->api = mot_device_find(name);
     if (!r->api)
         return mot_fail(r->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
-                        "device %s: there is no backend %s", device->name, name);
+                        "device %s: there is no backend %s",
+                        mot_quote(&r->ctx->arena, device->name), mot_quote(&r->ctx->arena, name));
     r->pace.slow = device->slow;
     mot_pace_enter(&r->pace);
     return r->api->open(r->ctx, device->threads, args->shared->spins > 0, &r->device);

@@ -25,8 +25,9 @@ struct MotSession {
 
 static const char *rank_name(const MotSession *s, uint32_t i)
 {
+    const MotDevice *device = &s->cluster->devices.data[s->program->mesh.devices[i]];
     return mot_arena_printf(&s->ctx->arena, "rank %u (device %s)", i,
-                            s->cluster->devices.data[s->program->mesh.devices[i]].name);
+                            mot_escape(&s->ctx->arena, device->name, 64));
 }
 
 /* `in step instruction 12 (launch of node "/h.0/attn/MatMul")` */

@@ -176,6 +176,14 @@ void mot_info(MotCtx *ctx, const char *format, ...)
     va_end(args);
 }
 
+void mot_debug(MotCtx *ctx, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    emit(ctx, MOT_LOG_DEBUG, format_args(&ctx->arena, format, args));
+    va_end(args);
+}
+
 const char *mot_intern(MotCtx *ctx, const char *string)
 {
     return mot_map_intern(&ctx->strings, string, strlen(string));

@@ -87,6 +87,8 @@ void mot_error_clear(MotCtx *ctx);
 void mot_warn(MotCtx *ctx, MotLoc loc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void mot_info(MotCtx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What `-v` shows. */
+void mot_debug(MotCtx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Equal strings get equal pointers. */
 const char *mot_intern(MotCtx *ctx, const char *string);

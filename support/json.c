@@ -1,7 +1,11 @@
 /* JSON by jansson. */
 #include "support/json.h"
 
+#include <float.h>
 #include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const json_t *as_jansson(const MotJson *value)
@@ -93,4 +97,77 @@ void mot_json_quote(MotText *text, const char *string)
         p += n;
     }
     mot_text_puts(text, "\"");
+}
+
+void mot_json_begin(MotJsonWriter *w, MotArena *arena)
+{
+    *w = (MotJsonWriter){0};
+    mot_text_init(&w->text, arena);
+}
+
+/* The comma after the value before this one, and the key. */
+static void begin_value(MotJsonWriter *w, const char *key)
+{
+    if (w->needs_comma)
+        mot_text_puts(&w->text, ", ");
+    w->needs_comma = true;
+    if (!key)
+        return;
+    mot_json_quote(&w->text, key);
+    mot_text_puts(&w->text, ": ");
+}
+
+void mot_json_open(MotJsonWriter *w, const char *key, char bracket)
+{
+    begin_value(w, key);
+    mot_text_add(&w->text, &bracket, 1);
+    w->needs_comma = false;
+}
+
+void mot_json_close(MotJsonWriter *w, char bracket)
+{
+    mot_text_add(&w->text, &bracket, 1);
+    w->needs_comma = true;
+}
+
+void mot_json_put_string(MotJsonWriter *w, const char *key, const char *value)
+{
+    begin_value(w, key);
+    if (value)
+        mot_json_quote(&w->text, value);
+    else
+        mot_text_puts(&w->text, "null");
+}
+
+void mot_json_put_int(MotJsonWriter *w, const char *key, int64_t value)
+{
+    begin_value(w, key);
+    mot_text_printf(&w->text, "%lld", (long long)value);
+}
+
+void mot_json_put_number(MotJsonWriter *w, const char *key, double value)
+{
+    begin_value(w, key);
+    char digits[32];
+    snprintf(digits, sizeof digits, "%.9g", value);
+    bool is_float = fabs(value) <= (double)FLT_MAX && (double)(float)value == value;
+    if (!is_float && strtod(digits, NULL) != value)
+        snprintf(digits, sizeof digits, "%.15g", value);
+    if (!is_float && strtod(digits, NULL) != value)
+        snprintf(digits, sizeof digits, "%.17g", value);
+    mot_text_puts(&w->text, isfinite(value) ? digits : "null");
+}
+
+void mot_json_put_bool(MotJsonWriter *w, const char *key, bool value)
+{
+    begin_value(w, key);
+    mot_text_puts(&w->text, value ? "true" : "false");
+}
+
+void mot_json_put_ints(MotJsonWriter *w, const char *key, const int64_t *values, size_t n)
+{
+    mot_json_open(w, key, '[');
+    for (size_t i = 0; i < n; i++)
+        mot_json_put_int(w, NULL, values[i]);
+    mot_json_close(w, ']');
 }

@@ -1,4 +1,4 @@
-/* Reading JSON (jansson behind it) and quoting for the writers, which build their text with MotText. */
+/* Reading JSON (jansson behind it), and writing it piece by piece into a text. */
 #ifndef MOTLEY_SUPPORT_JSON_H
 #define MOTLEY_SUPPORT_JSON_H
 
@@ -26,5 +26,24 @@ const char *mot_json_string(const MotJson *value, const char *otherwise);
 
 /* Adds a JSON string with quotes; invalid UTF-8 becomes U+FFFD. */
 void mot_json_quote(MotText *text, const char *string);
+
+/* A document that is being written, on one line. `key` names a member of an object; it is NULL in arrays and at the top. */
+typedef struct MotJsonWriter {
+    MotText text;
+    bool needs_comma;
+} MotJsonWriter;
+
+void mot_json_begin(MotJsonWriter *w, MotArena *arena);
+/* `bracket` is one of {[ and }]. */
+void mot_json_open(MotJsonWriter *w, const char *key, char bracket);
+void mot_json_close(MotJsonWriter *w, char bracket);
+/* NULL becomes null. */
+void mot_json_put_string(MotJsonWriter *w, const char *key, const char *value);
+void mot_json_put_int(MotJsonWriter *w, const char *key, int64_t value);
+/* 9 digits where the value is a float32, else as many as it takes to read it back; null if it is not finite. */
+void mot_json_put_number(MotJsonWriter *w, const char *key, double value);
+void mot_json_put_bool(MotJsonWriter *w, const char *key, bool value);
+/* An array of integers. */
+void mot_json_put_ints(MotJsonWriter *w, const char *key, const int64_t *values, size_t n);
 
 #endif

@@ -69,9 +69,8 @@ static size_t measure_utf8(const unsigned char *p, size_t n)
     return code < least[len] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : len;
 }
 
-void mot_text_quote(MotText *text, const char *bytes, size_t n)
+void mot_text_escape(MotText *text, const char *bytes, size_t n)
 {
-    mot_text_puts(text, "\"");
     for (size_t i = 0; i < n;) {
         const unsigned char *p = (const unsigned char *)bytes + i;
         size_t len = measure_utf8(p, n - i);
@@ -85,6 +84,12 @@ void mot_text_quote(MotText *text, const char *bytes, size_t n)
         }
         i += len;
     }
+}
+
+void mot_text_quote(MotText *text, const char *bytes, size_t n)
+{
+    mot_text_puts(text, "\"");
+    mot_text_escape(text, bytes, n);
     mot_text_puts(text, "\"");
 }
 
@@ -103,6 +108,19 @@ const char *mot_quote(MotArena *arena, const char *string)
     if (n > LONGEST)
         mot_text_puts(&text, "...");
     return mot_text_get(&text);
+}
+
+const char *mot_escape(MotArena *arena, const char *string, size_t most)
+{
+    MotText text;
+    mot_text_init(&text, arena);
+    mot_text_escape(&text, string, strlen(string));
+    if (text.n <= most)
+        return mot_text_get(&text);
+    const char *end = text.data + (text.n - most + 3);
+    while ((*end & 0xc0) == 0x80) /* not in the middle of a character */
+        end++;
+    return mot_arena_printf(arena, "...%s", end);
 }
 
 const char *mot_shape_text(MotArena *arena, const int64_t *dims, int rank)

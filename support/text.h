@@ -19,11 +19,15 @@ void mot_text_puts(MotText *text, const char *string);
 void mot_text_printf(MotText *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds "bytes" in double quotes: printable ASCII and valid UTF-8 as they are, `"` and `\` with a backslash, the rest as \xNN. */
 void mot_text_quote(MotText *text, const char *bytes, size_t n);
+/* The same without the quotes around it. */
+void mot_text_escape(MotText *text, const char *bytes, size_t n);
 /* The text so far, never NULL. */
 const char *mot_text_get(const MotText *text);
 
 /* `string` quoted as above and cut after 200 bytes, for messages. */
 const char *mot_quote(MotArena *arena, const char *string);
+/* `string` escaped, for columns of a table: the end of it, behind "...", if it takes more than `most` bytes. */
+const char *mot_escape(MotArena *arena, const char *string, size_t most);
 /* "8x256x384", or "scalar" for rank 0. */
 const char *mot_shape_text(MotArena *arena, const int64_t *dims, int rank);
 /* "1.5 GiB", "12 KiB", "7 B". */

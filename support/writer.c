@@ -79,3 +79,27 @@ MotStatus mot_file_make_dir(MotCtx *ctx, const char *path)
     return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be made a directory: %s",
                     strerror(errno));
 }
+
+static void close_lock(void *handle)
+{
+    int *fd = handle;
+    if (*fd >= 0)
+        close(*fd);
+}
+
+MotStatus mot_file_lock(MotCtx *ctx, const char *path)
+{
+    int *fd = mot_arena_new(&ctx->arena, int);
+    *fd = -1;
+    mot_ctx_defer(ctx, close_lock, fd);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (*fd >= 0 && fcntl(*fd, F_SETLK, &lock) == 0)
+        return MOT_OK;
+    if (*fd < 0 || (errno != EACCES && errno != EAGAIN))
+        return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be locked: %s",
+                        strerror(errno));
+    bool is_known = fcntl(*fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    return mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){path, NULL}, "is held by another process (%lld)",
+                    is_known ? (long long)lock.l_pid : -1);
+}

@@ -24,4 +24,10 @@ MOT_CHECKED MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *
 /* Makes a directory; one that is there already is fine. */
 MOT_CHECKED MotStatus mot_file_make_dir(MotCtx *ctx, const char *path);
 
+/*
+ * Takes the file at `path` for this process until the context is released; makes it. MOT_ERR_USAGE that names the other process if one
+ * has it. A lock ends with its process: what a killed one left behind does not count, and children do not hold it.
+ */
+MOT_CHECKED MotStatus mot_file_lock(MotCtx *ctx, const char *path);
+
 #endif

@@ -168,12 +168,10 @@ static MotStatus sweep(Rewriter *r)
 static void log_firings(const Rewriter *r)
 {
     MotCtx *ctx = r->g->ctx;
-    for (uint32_t i = 0; i < r->rules.n && ctx->log; i++) {
+    for (uint32_t i = 0; i < r->rules.n; i++) {
         const Compiled *c = &r->rules.data[i];
         if (c->n_fired)
-            ctx->log(ctx->log_self, MOT_LOG_DEBUG,
-                     mot_arena_printf(&ctx->arena, "rule %s fired %ld times", c->rule->name,
-                                      c->n_fired));
+            mot_debug(ctx, "rule %s fired %ld times", c->rule->name, c->n_fired);
     }
 }
 

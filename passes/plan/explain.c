@@ -17,13 +17,6 @@ static const char *time_text(MotArena *arena, double seconds)
                        : mot_arena_printf(arena, "%.1f us", seconds * 1e6);
 }
 
-/* A name cut at its beginning, where ONNX names differ least. */
-static const char *cut(MotArena *arena, const char *name, size_t most)
-{
-    size_t n = strlen(name);
-    return n <= most ? name : mot_arena_printf(arena, "...%s", name + (n - most + 3));
-}
-
 typedef struct {
     const char *node;
     const char *split;
@@ -99,7 +92,7 @@ static void print_layers(Report *r, MotText *out)
         const Layer *l = &r->layers.data[i];
         if (l->seconds + l->collective <= 0)
             continue;
-        mot_text_printf(out, "%-40s %-16s %12s %12s %12s\n", cut(arena, l->node, 40), l->split,
+        mot_text_printf(out, "%-40s %-16s %12s %12s %12s\n", mot_escape(arena, l->node, 40), l->split,
                         time_text(arena, l->seconds), time_text(arena, l->collective),
                         mot_bytes_text(arena, l->bytes));
     }
@@ -115,7 +108,7 @@ static void print_devices(const Report *r, MotText *out)
         const MotDevice *d = &r->plan->cluster->devices.data[mesh->devices[i]];
         const MotDevicePrediction *p = &r->total.devices[i];
         mot_text_printf(out, "%-16s %6lld %12s %12s %5.0f%% %12s %12s %12s\n",
-                        cut(arena, d->name, 16), (long long)mesh->axis[0].share[i],
+                        mot_escape(arena, d->name, 16), (long long)mesh->axis[0].share[i],
                         time_text(arena, p->busy), time_text(arena, p->communication),
                         100 * p->busy / r->total.time, mot_bytes_text(arena, p->memory),
                         d->memory > 0 ? mot_bytes_text(arena, d->memory) : "no cap",

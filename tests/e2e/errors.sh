@@ -9,9 +9,9 @@ cd "$work" || exit 1
 
 fixtures=$root/models/fixtures/gpt_erf
 export MOTLEY GPT=$root/models/gpt_erf_sdpa_ts17_opt_dynamic.onnx
-# shellcheck disable=SC2034 # these five are read by name below
+# shellcheck disable=SC2034 # these are read by name below
 {
-    MLP=$root/models/mlp_ts17_raw_static.onnx
+    MLP=$root/models/mlp_ts17_raw_static.onnx GPT_OTHER=$root/models/gpt_tanh_manual_ts13_opt_dynamic.onnx
     IN="--input input_ids=$fixtures/input_ids.npy" LABELS=$fixtures/labels.npy
     TRAIN="train $GPT --dim batch=4 --loss cross_entropy:logits:labels --steps 2 --out out -q"
     GRAD="grad $GPT $IN --grads grads --loss cross_entropy:logits"
@@ -35,6 +35,7 @@ bytes 30000 0 >tokens.bin
 bytes 1000 377 >tokens_big.bin
 bytes 999 0 >tokens_odd.bin
 npy floats.npy '<f4' '8, 16' < <(bytes 512 0)
+npy doubles.npy '<f8' '16, 20' < <(bytes 2560 0)
 npy flat.npy '<i8' '128,' < <(bytes 1024 0)
 npy short.npy '<i8' '8, 16' < <(bytes 512 0)
 npy labels_big.npy '|u1' '8, 16' < <(bytes 128 101)
@@ -65,7 +66,7 @@ expect() { # CODE TEXT COMMAND...: TEXT must stand in the first line of standard
 # CODE|first line|arguments, which are split at blanks; $VARIABLES are filled in.
 while IFS='|' read -r code text arguments; do
     [ -n "$code" ] || continue
-    for name in TRAIN GRAD GPT MLP IN LABELS; do arguments=${arguments//\$$name/${!name}}; done
+    for name in TRAIN GRAD GPT_OTHER GPT MLP IN LABELS; do arguments=${arguments//\$$name/${!name}}; done
     read -ra words <<<"$arguments"
     expect "$code" "$text" "$MOTLEY" "${words[@]}"
 done <<'TABLE'
@@ -83,8 +84,10 @@ done <<'TABLE'
 2|the model has no such input|run $GPT --input foo=floats.npy
 7|is shorter than its shape says|run $GPT --input input_ids=short.npy
 7|is not a .npy file|run $GPT --input input_ids=empty
-7|takes i64|run $GPT --input input_ids=floats.npy
-7|has shape [128]|run $GPT --input input_ids=flat.npy
+7|floats.npy: is f32[8x16], input "input_ids" takes i64[8x16]|run $GPT --input input_ids=floats.npy
+7|flat.npy: is i64[128], input "input_ids" takes i64[batchx16]|run $GPT --input input_ids=flat.npy
+7|doubles.npy: is f64[16x20], input "x" takes f32[16x20]|run $MLP --input x=doubles.npy
+0||run $MLP --input x=doubles.npy --cast
 2|is given twice|run $GPT $IN $IN
 2|the model has no such output|run $GPT $IN --output foo=o.npy
 1|can't be written|run $GPT $IN --output logits=nofolder/o.npy
@@ -138,14 +141,20 @@ done <<'TABLE'
 
 0||$TRAIN --data text:text --out kept
 2|holds checkpoints of an earlier run|$TRAIN --data text:text --out kept
-2|was trained with --seed 0|$TRAIN --data text:text --out kept --resume --seed 1
-2|was trained with --optimizer|$TRAIN --data text:text --out kept --resume --optimizer sgd:lr=0.1
+5|was trained with --seed 0, not 1|$TRAIN --data text:text --out kept --resume --seed 1
+5|was trained with --optimizer|$TRAIN --data text:text --out kept --resume --optimizer sgd:lr=0.1
+5|was trained with a batch of 4, not 2|$TRAIN --data text:text --out kept --resume --dim batch=2
+5|whose operators are not those of|train $GPT_OTHER --dim batch=4 --loss cross_entropy:logits:labels --steps 4 -q --data text:text --out kept --resume
+5|holds "wte.weight", which is not trained here|$TRAIN --data text:text --out kept --resume --freeze wte.weight
 5|whose characters are not those of|$TRAIN --data text:capitals --out kept --resume
 0||$TRAIN --data text:other --out kept --resume --steps 3
 0||ckpt verify kept
 1|can't be read|ckpt verify nofolder
 2|it is ls, verify or export|ckpt bogus kept
 0||sample kept --dim batch=1 --tokens 2
+0||sample kept --tokens 2
+2|no input has a symbolic dim "foo"|sample kept --dim foo=1
+5|holds "wte.weight", which is not trained here|sample kept --freeze wte.weight
 7|holds no sound checkpoint|sample hollow --dim batch=1
 1|can't be read|sample nofolder
 3|is no language model|sample kept --dim batch=0
@@ -154,6 +163,9 @@ TABLE
 
 expect 2 'MOTLEY_STOP="bogus" is not understood' env MOTLEY_STOP=bogus "$MOTLEY" import "$GPT" --dim batch=2
 expect 75 'stopped after pass raise' env MOTLEY_STOP=after:raise "$MOTLEY" import "$GPT" --dim batch=2
+expect 2 'pass clip can'"'"'t be left out, pass optimizer needs it' env MOTLEY_SKIP=simplify,clip "$MOTLEY" bench "$GPT" \
+    --input "input_ids=$fixtures/input_ids.npy" --loss "cross_entropy:logits:$LABELS" --steps 1
+expect 0 'MOTLEY_STOP=after:expand: no such pass was run' env MOTLEY_STOP=after:expand "$MOTLEY" import "$GPT" --dim batch=2
 expect 2 'MOTLEY_FAIL="alloc:x"' env MOTLEY_FAIL=alloc:x "$MOTLEY" import "$GPT" --dim batch=2
 expect 1 'out of memory' env MOTLEY_FAIL=alloc:12 "$MOTLEY" sample kept --dim batch=1
 # shellcheck disable=SC2016
@@ -166,8 +178,10 @@ while IFS='|' read -r text edit; do
     sed -i "$edit" kept/step-*/manifest.json
     expect 7 "$text" "$MOTLEY" ckpt verify kept
 done <<'TABLE'
-has no sound step and seed|s/"step": [0-9]*/"step": -5/
-has no sound step and seed|s/"step": [0-9]*/"step": "2"/
+has no sound step|s/"step": [0-9]*/"step": -5/
+has no sound step|s/"step": [0-9]*/"step": "2"/
+has no sound step|s/"batch": 4, "sample"/"sample"/
+dim "batch" has no sound size|s/"dims": {"batch": 4}/"dims": {"batch": -4}/
 the vocabulary is no ascending list|s/"vocabulary": \[/"vocabulary": [4294967295, /
 is of another version|s/"motley": 1/"motley": 2/
 is empty|d

@@ -52,7 +52,25 @@ train four 12 --devices 4 --shares 5/3/0/0 >/dev/null
 check "shares 5/3/0/0 on four devices give the same curve" close_losses calm four
 
 code=0; train part 14 --devices 2 --resume --optimizer sgd:lr=0.1 >"$work/out" 2>&1 || code=$?
-check "another optimizer at resume is refused with 2, not $code" [ "$code" = 2 ]
+check "another optimizer at resume is refused with 5, not $code" [ "$code" = 5 ]
+
+# A second training into one folder is refused while the first one runs, and not after it was killed.
+(prefix=(exec); train held 100000 --save 2 --devices 2 >"$work/out" 2>&1) &
+pid=$!
+for _ in $(seq 200); do grep -q '^step 5/' "$work/out" && break; sleep 0.1; done
+code=0; train held 3 --resume >"$work/err" 2>&1 || code=$?
+check "a second training into one folder is refused with 2, not $code" [ "$code" = 2 ]
+check "the other process is named" grep -q "held/lock: is held by another process ($pid)" "$work/err"
+kill -9 "$pid"
+wait "$pid" 2>/dev/null || true
+# Steps are in the log that no checkpoint holds, and the last line is cut off.
+steps=$(($(sed 's/step-0*//' "$work/held/latest") + 3))
+for extra in $(seq "$steps"); do printf '{"step": %d, "loss": 9}\n' "$extra"; done | tail -2 >>"$work/held/steps.jsonl"
+printf '{"step": 99' >>"$work/held/steps.jsonl"
+train held "$steps" --devices 2 --resume >/dev/null 2>&1
+check "a resumed log has every step once" [ "$(losses held | cut -d' ' -f1)" = "$(seq "$steps")" ]
+train whole "$steps" --devices 2 >/dev/null
+check "and is that of a run in one go" same_losses held whole
 
 # Tied initializers: the checkpoint holds both, so that it can be exported and sampled without --tie.
 tied=models/gpt_erf_manual_ts13_opt_static.onnx

@@ -1,0 +1,15 @@
+/* What the verbs' answers as JSON share. */
+#include "cli/answer.h"
+
+#include <stdio.h>
+
+void mot_answer_put_type(MotJsonWriter *w, const MotType *type)
+{
+    mot_json_put_string(w, "dtype", mot_dtype_name(type->dtype));
+    mot_json_put_ints(w, "shape", type->dims, (size_t)type->rank);
+}
+
+void mot_answer_print(const MotJsonWriter *w)
+{
+    puts(mot_text_get(&w->text));
+}
