@@ -115,11 +115,20 @@ MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss)
     return MOT_OK;
 }
 
+/* For a line of another kind. The last step's stays. */
+static void make_room(MotTrainer *t)
+{
+    if (t->step < t->steps)
+        mot_progress_clear(&t->progress);
+    else
+        mot_progress_end(&t->progress);
+}
+
 static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
 {
     double loss;
     if (mot_data_validation_batches(t->data) == 0) {
-        mot_progress_clear(&t->progress);
+        make_room(t);
         mot_warn(t->ctx, MOT_NOWHERE,
                  "no validation: the last 10 %% of the data are less than a batch");
         return MOT_OK;
@@ -131,7 +140,7 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
     t->val_loss = loss;
     fprintf(log, "{\"step\": %lld, \"val_loss\": %.9g}\n", (long long)step, loss);
     fflush(log);
-    mot_progress_clear(&t->progress);
+    make_room(t);
     if (t->talk)
         fprintf(t->talk, "validation after step %lld: loss %.4f\n", (long long)step, loss);
     if (step < t->steps)
@@ -164,7 +173,7 @@ static MotStatus resize(MotTrainer *t, int64_t step)
     for (uint32_t i = 0; i < t->n_resizes; i++)
         if (t->resizes[i].step == step) {
             MOT_TRY(mot_session_reshare(t->job->session, 0, t->resizes[i].shares.data));
-            mot_progress_clear(&t->progress);
+            make_room(t);
             mot_info(t->ctx, "resized before step %lld", (long long)step + 1);
         }
     return MOT_OK;
