@@ -13,7 +13,9 @@
 #include <string.h>
 
 static const MotOption train_options[] = {
-    {"--data", "DATA", "text:FILE[,unit=byte], tokens:FILE.bin or npy:INPUT=X.npy,LABELS=Y.npy"},
+    {"--data", "DATA",
+     "text:FILE[,unit=byte], tokens:FILE.bin, npy:INPUT=X.npy,LABELS=Y.npy, idx:IMAGES,LABELS or "
+     "csv:FILE,label=COLUMN"},
     {"--steps", "N", "steps in all"},
     {"--out", "DIR", "checkpoints, log and trained model go there"},
     {"--seed", "S", "order of the data; default 0"},

@@ -1,6 +1,8 @@
 /* Sources of training data, and the order of samples. */
 #include "runtime/data.h"
 
+#include "runtime/csv.h"
+#include "runtime/idx.h"
 #include "runtime/npy.h"
 #include "support/file.h"
 
@@ -14,7 +16,7 @@ struct MotData {
     MotDataOpts opts;
     int64_t n_train, n_valid; /* samples */
     int64_t sample_bytes[MAX_FIELDS];
-    MotTensor arrays[MAX_FIELDS]; /* npy */
+    MotTensor arrays[MAX_FIELDS]; /* npy, idx, csv */
     const uint32_t *tokens;       /* language models: all tokens */
     int64_t n_tokens, window, valid_start;
     const uint32_t *vocabulary;
@@ -231,109 +233,220 @@ static MotStatus convert(MotData *d, const MotDataField *field, MotTensor *array
     return MOT_OK;
 }
 
-static MotStatus add_array(MotData *d, uint32_t k, const char *path)
+/* Field k comes from the array: a sample a row. */
+static MotStatus take_array(MotData *d, uint32_t k, const MotTensor *array, const char *path)
 {
     const MotDataField *field = &d->opts.fields[k];
-    MotTensor array;
-    MOT_TRY(mot_npy_read(d->ctx, path, &array));
-    if (field->is_label && mot_dtype_class(array.type.dtype) == MOT_CLASS_INT)
-        MOT_TRY(mot_labels_check(d->ctx, path, &array, d->opts.n_classes, d->opts.ignore));
-    MOT_TRY(convert(d, field, &array, path));
-    bool fits = array.type.rank == field->type.rank && array.type.rank > 0;
+    bool fits = array->type.rank == field->type.rank && array->type.rank > 0;
     if (fits && field->type.dims[0] != d->opts.batch)
         return mot_fail(d->ctx, MOT_ERR_UNSUPPORTED, (MotLoc){path, NULL},
                         "input %s is [%s]: its first dim is not the batch of %lld",
                         mot_quote(&d->ctx->arena, field->input),
                         mot_shape_text(&d->ctx->arena, field->type.dims, field->type.rank),
                         (long long)d->opts.batch);
-    for (int i = 1; fits && i < array.type.rank; i++)
-        fits = array.type.dims[i] == field->type.dims[i];
-    if (!fits || array.type.dims[0] < d->opts.batch)
+    for (int i = 1; fits && i < array->type.rank; i++)
+        fits = array->type.dims[i] == field->type.dims[i];
+    if (!fits || array->type.dims[0] < d->opts.batch)
         return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
                         "is [%s]; input %s takes batches [%s]",
-                        mot_shape_text(&d->ctx->arena, array.type.dims, array.type.rank),
+                        mot_shape_text(&d->ctx->arena, array->type.dims, array->type.rank),
                         mot_quote(&d->ctx->arena, field->input),
                         mot_shape_text(&d->ctx->arena, field->type.dims, field->type.rank));
-    if (d->arrays[0].data && d->n_train + d->n_valid != array.type.dims[0])
+    if (d->arrays[0].data && d->n_train + d->n_valid != array->type.dims[0])
         return refuse(d, path, "has another number of rows than the array before it");
-    d->arrays[k] = array;
-    d->sample_bytes[k] = mot_type_bytes(&array.type) / array.type.dims[0];
-    d->n_valid = array.type.dims[0] / VALIDATION_PART;
-    d->n_train = array.type.dims[0] - d->n_valid;
+    d->arrays[k] = *array;
+    d->sample_bytes[k] = mot_type_bytes(&array->type) / array->type.dims[0];
+    d->n_valid = array->type.dims[0] / VALIDATION_PART;
+    d->n_train = array->type.dims[0] - d->n_valid;
     return MOT_OK;
 }
 
-/* A name that the graph lacks is a typing error, not to be passed over. */
-static MotStatus check_array_names(MotData *d, const char *list)
+static MotStatus add_array(MotData *d, uint32_t k, MotTensor array, const char *path)
 {
-    for (const char *p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-        bool is_known = false;
-        for (uint32_t k = 0; k < d->opts.n_fields; k++) {
-            size_t n = strlen(d->opts.fields[k].input);
-            is_known |= strncmp(p, d->opts.fields[k].input, n) == 0 && p[n] == '=';
-        }
-        if (!is_known)
-            return mot_fail(
-                d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data npy: %s names no input of the model",
-                mot_quote(&d->ctx->arena, mot_arena_strndup(&d->ctx->arena, p, strcspn(p, ","))));
-    }
-    return MOT_OK;
+    const MotDataField *field = &d->opts.fields[k];
+    if (field->is_label && mot_dtype_class(array.type.dtype) == MOT_CLASS_INT)
+        MOT_TRY(mot_labels_check(d->ctx, path, &array, d->opts.n_classes, d->opts.ignore));
+    MOT_TRY(convert(d, field, &array, path));
+    return take_array(d, k, &array, path);
 }
 
-/* `IN=X.npy,labels=Y.npy`: every field of the graph needs its file. */
+/* The field that an item `NAME=FILE` is for: the longest name counts, as names may hold '='. n_fields: none. */
+static uint32_t find_field(const MotData *d, const char *item)
+{
+    uint32_t found = d->opts.n_fields;
+    for (uint32_t k = 0; k < d->opts.n_fields; k++) {
+        const char *name = d->opts.fields[k].input;
+        size_t n = strlen(name);
+        bool is_longer = found == d->opts.n_fields || n > strlen(d->opts.fields[found].input);
+        if (strncmp(item, name, n) == 0 && item[n] == '=' && is_longer)
+            found = k;
+    }
+    return found;
+}
+
+/* `IN=X.npy,labels=Y.npy`: every field of the graph needs its file, and every file its field. */
 static MotStatus open_arrays(MotData *d, const char *list)
 {
-    MOT_TRY(check_array_names(d, list));
-    for (uint32_t k = 0; k < d->opts.n_fields; k++) {
-        const char *name = d->opts.fields[k].input, *path = NULL;
-        size_t n = strlen(name);
-        for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-            if (strncmp(p, name, n) == 0 && p[n] == '=')
-                path = mot_arena_strndup(&d->ctx->arena, p + n + 1, strcspn(p + n + 1, ","));
-        if (!path)
+    const char *path[MAX_FIELDS] = {0};
+    for (const char *p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        const char *item = mot_arena_strndup(&d->ctx->arena, p, strcspn(p, ","));
+        uint32_t k = find_field(d, item);
+        if (k == d->opts.n_fields)
             return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                            "--data npy: no file for %s; add %s=FILE.npy",
-                            mot_quote(&d->ctx->arena, name), name);
-        MOT_TRY(add_array(d, k, path));
+                            "--data npy: %s names no input of the model",
+                            mot_quote(&d->ctx->arena, item));
+        path[k] = item + strlen(d->opts.fields[k].input) + 1;
+    }
+    for (uint32_t k = 0; k < d->opts.n_fields; k++) {
+        const char *name = d->opts.fields[k].input;
+        MotTensor array;
+        if (!path[k])
+            return mot_fail(
+                d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data npy: no file for %s; add %s=FILE.npy",
+                mot_quote(&d->ctx->arena, name), mot_escape(&d->ctx->arena, name, SIZE_MAX));
+        MOT_TRY(mot_npy_read(d->ctx, path[k], &array));
+        MOT_TRY(add_array(d, k, array, path[k]));
     }
     return MOT_OK;
+}
+
+/* ---- Samples with a label: idx and csv ---- */
+
+/* One input of floats, and the labels: fields 0 and 1. */
+static MotStatus check_labelled(MotData *d, const char *kind)
+{
+    const MotDataField *f = d->opts.fields;
+    if (d->opts.n_fields == 2 && !f[0].is_label && f[1].is_label &&
+        mot_dtype_class(f[0].type.dtype) == MOT_CLASS_FLOAT && f[1].type.rank > 0)
+        return MOT_OK;
+    return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                    "--data %s: needs a model with one input of floats, and a loss with labels",
+                    kind);
+}
+
+/* The same elements in the dims of the field: images become features, or get a channel. */
+static void shape_as_field(MotTensor *array, const MotDataField *field)
+{
+    MotType type = field->type;
+    type.dtype = array->type.dtype;
+    type.dims[0] = array->type.dims[0];
+    if (mot_type_elements(&type) == mot_type_elements(&array->type))
+        array->type = type;
+}
+
+/* Bytes of 0 to 255 become floats of 0 to 1. */
+static MotTensor scale_bytes(MotData *d, const MotTensor *bytes, MotDtype dtype)
+{
+    MotTensor scaled = mot_tensor_cast(&d->ctx->arena, bytes, dtype);
+    int64_t n = mot_type_elements(&scaled.type);
+    for (int64_t i = 0; i < n; i++)
+        mot_tensor_set(&scaled, i, mot_tensor_get(bytes, i) / 255);
+    return scaled;
+}
+
+/* `IMAGES,LABELS`. */
+static MotStatus open_idx(MotData *d, const char *list)
+{
+    const MotDataField *f = d->opts.fields;
+    size_t n = strcspn(list, ",");
+    const char *images = mot_arena_strndup(&d->ctx->arena, list, n), *labels = list + n + 1;
+    MotTensor image, label;
+    if (!n || !list[n] || !*labels || strchr(labels, ','))
+        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data %s: it is idx:IMAGES,LABELS",
+                        mot_quote(&d->ctx->arena, list));
+    MOT_TRY(check_labelled(d, "idx"));
+    MOT_TRY(mot_idx_read(d->ctx, images, &image));
+    MOT_TRY(mot_idx_read(d->ctx, labels, &label));
+    if (image.type.dtype == MOT_U8)
+        image = scale_bytes(d, &image, f[0].type.dtype);
+    if (mot_dtype_class(f[1].type.dtype) == MOT_CLASS_FLOAT &&
+        mot_dtype_class(label.type.dtype) == MOT_CLASS_INT)
+        label = mot_tensor_cast(&d->ctx->arena, &label, f[1].type.dtype);
+    shape_as_field(&image, &f[0]);
+    shape_as_field(&label, &f[1]);
+    MOT_TRY(add_array(d, 0, image, images));
+    return add_array(d, 1, label, labels);
+}
+
+/* `FILE,label=COLUMN`. */
+static MotStatus open_csv(MotData *d, const char *rest)
+{
+    const char *label = NULL;
+    for (const char *p = rest; (p = strstr(p, ",label=")); p++)
+        label = p;
+    if (!label || label == rest)
+        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "--data csv: it is csv:FILE,label=COLUMN");
+    MOT_TRY(check_labelled(d, "csv"));
+    const char *path = mot_arena_strndup(&d->ctx->arena, rest, (size_t)(label - rest));
+    const MotDataField *f = d->opts.fields;
+    MotCsvOpts opts = {.label = label + strlen(",label="),
+                       .feature_dtype = f[0].type.dtype,
+                       .label_dtype = f[1].type.dtype,
+                       .n_classes = d->opts.n_classes,
+                       .ignore = d->opts.ignore};
+    MotTensor features, labels;
+    MOT_TRY(mot_csv_read(d->ctx, path, &opts, &features, &labels));
+    shape_as_field(&features, &f[0]);
+    shape_as_field(&labels, &f[1]);
+    MOT_TRY(take_array(d, 0, &features, path));
+    return take_array(d, 1, &labels, path);
 }
 
 /* ---- Common ---- */
 
-static MotStatus open_text(MotData *d, const char *kind, const char *rest)
+/* The file up to its options, and that the model is one of language. */
+static MotStatus begin_text(MotData *d, const char *kind, const char *rest, const char **out_path,
+                            const MotFileMap **out_file)
 {
-    size_t n = strcspn(rest, ",");
-    const char *path = mot_arena_strndup(&d->ctx->arena, rest, n),
-               *option = rest[n] ? rest + n + 1 : "unit=char";
-    const MotFileMap *file;
-    bool has_tokens = strcmp(kind, "tokens") == 0;
-    if (n == 0)
+    const MotDataField *f = d->opts.fields;
+    *out_path = mot_arena_strndup(&d->ctx->arena, rest, strcspn(rest, ","));
+    if (!**out_path)
         return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data %s: names no file; %s:FILE",
                         kind, kind);
-    if (has_tokens && rest[n])
-        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data tokens: takes no option %s",
-                        mot_quote(&d->ctx->arena, option));
-    const MotDataField *f = d->opts.fields;
     if (d->opts.n_fields != 2 || mot_dtype_class(f[0].type.dtype) != MOT_CLASS_INT ||
         mot_dtype_class(f[1].type.dtype) != MOT_CLASS_INT ||
         mot_type_elements(&f[0].type) != mot_type_elements(&f[1].type))
         return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "--data %s: needs a model with one input of tokens and a label a token",
                         kind);
-    MOT_TRY(mot_file_map(d->ctx, path, &file));
-    if (has_tokens)
-        MOT_TRY(read_tokens(d, path, file));
-    else if (strcmp(option, "unit=char") == 0)
-        MOT_TRY(read_characters(d, path, file));
-    else if (strcmp(option, "unit=byte") == 0)
-        MOT_TRY(read_bytes(d, path, file));
-    else
+    return mot_file_map(d->ctx, *out_path, out_file);
+}
+
+static MotStatus open_text(MotData *d, const char *rest)
+{
+    const char *path, *option = strchr(rest, ',') ? strchr(rest, ',') + 1 : "unit=char";
+    const MotFileMap *file;
+    bool has_bytes = strcmp(option, "unit=byte") == 0;
+    if (!has_bytes && strcmp(option, "unit=char") != 0)
         return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "--data: %s is not unit=char or unit=byte",
                         mot_quote(&d->ctx->arena, option));
+    MOT_TRY(begin_text(d, "text", rest, &path, &file));
+    MOT_TRY(has_bytes ? read_bytes(d, path, file) : read_characters(d, path, file));
     return divide_windows(d, path);
 }
+
+static MotStatus open_tokens(MotData *d, const char *rest)
+{
+    const char *path, *option = strchr(rest, ',');
+    const MotFileMap *file;
+    if (option)
+        return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data tokens: takes no option %s",
+                        mot_quote(&d->ctx->arena, option + 1));
+    MOT_TRY(begin_text(d, "tokens", rest, &path, &file));
+    MOT_TRY(read_tokens(d, path, file));
+    return divide_windows(d, path);
+}
+
+static const struct {
+    const char *kind;
+    MotStatus (*open)(MotData *d, const char *rest);
+} sources[] = {{"text", open_text},
+               {"tokens", open_tokens},
+               {"npy", open_arrays},
+               {"idx", open_idx},
+               {"csv", open_csv}};
 
 MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts, MotData **out_data)
 {
@@ -349,14 +462,15 @@ MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts, 
                 ctx, MOT_ERR_USAGE, MOT_NOWHERE, "input %s is [%s]: there is nothing to train on",
                 mot_quote(&ctx->arena, opts->fields[k].input),
                 mot_shape_text(&ctx->arena, opts->fields[k].type.dims, opts->fields[k].type.rank));
-    if (strcmp(kind, "text") == 0 || strcmp(kind, "tokens") == 0)
-        MOT_TRY(open_text(d, kind, rest));
-    else if (strcmp(kind, "npy") == 0)
-        MOT_TRY(open_arrays(d, rest));
-    else
+    MotStatus (*open)(MotData *, const char *) = NULL;
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        if (strcmp(sources[i].kind, kind) == 0)
+            open = sources[i].open;
+    if (!open)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                        "--data %s: the kinds are text:FILE, tokens:FILE and npy:INPUT=FILE,...",
+                        "--data %s: the kinds are text:, tokens:, npy:, idx: and csv:",
                         mot_quote(&ctx->arena, spec));
+    MOT_TRY(open(d, rest));
     if (d->n_train < opts->batch)
         return mot_fail(ctx, MOT_ERR_DATA, MOT_NOWHERE,
                         "%lld training samples are less than one batch of %lld",

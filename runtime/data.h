@@ -3,7 +3,8 @@
  *
  * Language models: a sample is a window of T tokens at stride T and the same shifted by one; the last 10 % of the tokens, contiguous,
  * are for validation; a tail shorter than a window is dropped. Arrays: sample i is row i of every array, the last 10 % of the
- * rows are for validation.
+ * rows are for validation. IDX: unsigned bytes of images are divided by 255. CSV: the columns beside the label are the features. Both
+ * take the dims of the model's input.
  */
 #ifndef MOTLEY_RUNTIME_DATA_H
 #define MOTLEY_RUNTIME_DATA_H
@@ -34,7 +35,7 @@ typedef struct MotData MotData;
 MOT_CHECKED MotStatus mot_labels_check(MotCtx *ctx, const char *path, const MotTensor *labels,
                                        int64_t n_classes, int64_t ignore);
 
-/* `spec` as in `--data` (text:FILE[,unit=char|byte], tokens:FILE, npy:IN=FILE,...). Fails with MOT_ERR_USAGE or MOT_ERR_DATA. */
+/* `spec` as in `--data` (text:FILE[,unit=char|byte], tokens:FILE, npy:IN=FILE,..., idx:IMAGES,LABELS, csv:FILE,label=COLUMN). Fails with MOT_ERR_USAGE or MOT_ERR_DATA. */
 MOT_CHECKED MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts,
                                     MotData **out_data);
 

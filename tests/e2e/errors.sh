@@ -13,6 +13,7 @@ export MOTLEY GPT=$root/models/gpt_erf_sdpa_ts17_opt_dynamic.onnx
 {
     MLP=$root/models/mlp_ts17_raw_static.onnx GPT_OTHER=$root/models/gpt_tanh_manual_ts13_opt_dynamic.onnx
     IN="--input input_ids=$fixtures/input_ids.npy" LABELS=$fixtures/labels.npy
+    TRAIN_MLP="train $MLP --loss cross_entropy:logits:labels --steps 2 --out out -q"
     TRAIN="train $GPT --dim batch=4 --loss cross_entropy:logits:labels --steps 2 --out out -q"
     GRAD="grad $GPT $IN --grads grads --loss cross_entropy:logits"
 }
@@ -44,6 +45,19 @@ npy labels_u8.npy '|u1' '8, 16' < <(bytes 128 5)
 npy rows.npy '<i8' '40, 16' < <(bytes 5120 0)
 npy rows_negative.npy '|i1' '40, 16' < <(bytes 640 371)
 npy few.npy '<i8' '9, 16' < <(bytes 1152 0)
+table() { # ROWS: 20 features and a label
+    awk -v n="$1" 'BEGIN { for (i = 0; i < 20; i++) printf "f%d,", i; print "class"
+        for (r = 0; r < n; r++) { for (i = 0; i < 20; i++) printf "%g,", (r * 20 + i) % 7 / 7; print r % 10 } }'
+}
+table 40 >table.csv
+table 40 | sed '$s/9$/10/' >table_class.csv
+table 40 | sed '5s/,/,x/' >table_cell.csv
+table 40 | cut -d, -f2- >table_narrow.csv
+table 10 >table_short.csv
+{ printf '\0\0\x08\x03\0\0\0\x28\0\0\0\x04\0\0\0\x05'; bytes 800 177; } >images
+{ printf '\0\0\x08\x01\0\0\0\x28'; bytes 40 11; } >digits
+{ printf '\0\0\x08\x01\0\0\0\x28'; bytes 40 12; } >digits_big
+{ printf '\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff'; bytes 10 0; } >images_hostile
 printf 'devices: [{name: a, slow: nan}]\n' >cluster_slow.yaml
 printf 'devices: [{name: a, memory: 1MiB}]\n' >cluster_small.yaml
 
@@ -66,7 +80,7 @@ expect() { # CODE TEXT COMMAND...: TEXT must stand in the first line of standard
 # CODE|first line|arguments, which are split at blanks; $VARIABLES are filled in.
 while IFS='|' read -r code text arguments; do
     [ -n "$code" ] || continue
-    for name in TRAIN GRAD GPT_OTHER GPT MLP IN LABELS; do arguments=${arguments//\$$name/${!name}}; done
+    for name in TRAIN_MLP TRAIN GRAD GPT_OTHER GPT MLP IN LABELS; do arguments=${arguments//\$$name/${!name}}; done
     read -ra words <<<"$arguments"
     expect "$code" "$text" "$MOTLEY" "${words[@]}"
 done <<'TABLE'
@@ -125,6 +139,20 @@ done <<'TABLE'
 2|"foo=x.npy" names no input|$TRAIN --data npy:input_ids=rows.npy,labels=rows.npy,foo=x.npy
 7|label -7 at index 0|$TRAIN --data npy:input_ids=rows.npy,labels=rows_negative.npy
 0|no validation|$TRAIN --data npy:input_ids=few.npy,labels=few.npy
+0||$TRAIN_MLP --data csv:table.csv,label=class
+7|table_class.csv: line 41, column "class": "10" is none of the 10 classes|$TRAIN_MLP --data csv:table_class.csv,label=class
+7|table_cell.csv: line 5, column "f1": "x|$TRAIN_MLP --data csv:table_cell.csv,label=class
+7|is [40x19]; input "x" takes batches [16x20]|$TRAIN_MLP --data csv:table_narrow.csv,label=class
+7|is [10x20]; input "x" takes batches [16x20]|$TRAIN_MLP --data csv:table_short.csv,label=class
+7|there is no column "klass"|$TRAIN_MLP --data csv:table.csv,label=klass
+2|it is csv:FILE,label=COLUMN|$TRAIN_MLP --data csv:table.csv
+2|needs a model with one input of floats|$TRAIN --data csv:table.csv,label=class
+0||$TRAIN_MLP --data idx:images,digits
+7|label 10 at index 0 is none of the 10 classes|$TRAIN_MLP --data idx:images,digits_big
+7|images_hostile: holds 10 bytes of elements|$TRAIN_MLP --data idx:images_hostile,digits
+7|is not an IDX file|$TRAIN_MLP --data idx:text,digits
+2|it is idx:IMAGES,LABELS|$TRAIN_MLP --data idx:images
+2|the kinds are text:, tokens:, npy:, idx: and csv:|$TRAIN --data zip:text
 2|there is nothing to train on|$TRAIN --data text:text --dim batch=0
 2|needs a model with one input of tokens|train $MLP --loss cross_entropy:logits:labels --steps 1 --out out --data tokens:tokens.bin
 2|unknown optimizer|$TRAIN --data text:text --optimizer bogus
