@@ -60,6 +60,23 @@ static MotStatus hash_file(MotCtx *ctx, const char *path, uint64_t *out_hash)
     return MOT_OK;
 }
 
+/* The last line of a manifest: a hash of all before it. */
+static const char *make_seal(MotCtx *ctx, const void *text, size_t n)
+{
+    return mot_arena_printf(&ctx->arena, " \"manifest\": \"%016llx\"}\n",
+                            (unsigned long long)mot_hash(text, n));
+}
+
+static bool is_sealed(MotCtx *ctx, const MotFileMap *map)
+{
+    size_t n_seal = strlen(make_seal(ctx, NULL, 0));
+    if (map->n < n_seal)
+        return false;
+    const char *text = (const char *)map->data;
+    size_t n = map->n - n_seal;
+    return memcmp(text + n, make_seal(ctx, text, n), n_seal) == 0;
+}
+
 static const char *write_manifest(MotCtx *ctx, const MotProgram *p, const MotCheckpointInfo *info,
                                   const uint64_t *hash)
 {
@@ -91,8 +108,8 @@ static const char *write_manifest(MotCtx *ctx, const MotProgram *p, const MotChe
         mot_json_put_string(&w, file_names[f],
                             mot_arena_printf(arena, "%016llx", (unsigned long long)hash[f]));
     mot_json_close(&w, '}');
-    mot_json_close(&w, '}');
-    mot_text_puts(&w.text, "\n");
+    mot_text_puts(&w.text, ",\n");
+    mot_text_puts(&w.text, make_seal(ctx, w.text.data, w.text.n));
     return mot_text_get(&w.text);
 }
 
@@ -112,9 +129,9 @@ static void close_folder(void *folder)
     *d = NULL;
 }
 
-/* The checkpoints of a folder, newest first. */
-static MotStatus list_checkpoints(MotCtx *ctx, const char *dir, const char ***out_names,
-                                  uint32_t *out_n)
+/* The names in a folder that begin with `prefix`. */
+static MotStatus list_folder(MotCtx *ctx, const char *dir, const char *prefix,
+                             const char ***out_names, uint32_t *out_n)
 {
     MotVec(const char *) names = {0};
     DIR **d = mot_arena_new(&ctx->arena, DIR *);
@@ -123,22 +140,76 @@ static MotStatus list_checkpoints(MotCtx *ctx, const char *dir, const char ***ou
     if (!*d)
         return mot_fail(ctx, MOT_ERR_IO, (MotLoc){dir, NULL}, "can't be read: %s", strerror(errno));
     for (const struct dirent *e; (e = readdir(*d));)
-        if (strncmp(e->d_name, "step-", 5) == 0 && !strchr(e->d_name, '.'))
+        if (strncmp(e->d_name, prefix, strlen(prefix)) == 0)
             mot_vec_push(&ctx->arena, &names, mot_arena_strdup(&ctx->arena, e->d_name));
     close_folder(d);
-    if (names.n)
-        qsort(names.data, names.n, sizeof *names.data, compare_names);
     *out_names = names.data;
     *out_n = names.n;
     return MOT_OK;
 }
 
+static bool is_step_name(const char *name)
+{
+    const char *digits = name + strlen("step-");
+    return *digits && digits[strspn(digits, "0123456789")] == '\0';
+}
+
+/* The checkpoints of a folder, newest first. */
+static MotStatus list_checkpoints(MotCtx *ctx, const char *dir, const char ***out_names,
+                                  uint32_t *out_n)
+{
+    const char **names;
+    uint32_t n, n_steps = 0;
+    MOT_TRY(list_folder(ctx, dir, "step-", &names, &n));
+    for (uint32_t i = 0; i < n; i++)
+        if (is_step_name(names[i]))
+            names[n_steps++] = names[i];
+    if (n_steps)
+        qsort(names, n_steps, sizeof *names, compare_names);
+    *out_names = names;
+    *out_n = n_steps;
+    return MOT_OK;
+}
+
+/* Removes what was written into a checkpoint's folder, drafts of a run that was killed included, and the folder. */
 static void remove_checkpoint(MotCtx *ctx, const char *path)
 {
+    static const char *const prefixes[] = {"manifest.json", "model.safetensors",
+                                           "optimizer.safetensors"};
+    const char **names;
+    uint32_t n;
     unlink(join(ctx, path, "manifest.json")); /* first: what is left is no checkpoint */
-    for (int f = 0; f < N_FILES; f++)
-        unlink(join(ctx, path, file_names[f]));
+    for (size_t p = 0; p < sizeof prefixes / sizeof *prefixes; p++) {
+        if (list_folder(ctx, path, prefixes[p], &names, &n) != MOT_OK) {
+            mot_warn(ctx, MOT_NOWHERE, "%s; it is not removed", mot_text_get(&ctx->error));
+            mot_error_clear(ctx);
+            return;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            unlink(join(ctx, path, names[i]));
+    }
     rmdir(path);
+}
+
+/*
+ * Leaves `newest` and the finished checkpoint before it. Later ones, which a run that resumes from an earlier step may find, are not
+ * counted: they are damaged, or will be written again.
+ */
+static MotStatus remove_old(MotCtx *ctx, const char *dir, const char *newest)
+{
+    const char **names;
+    uint32_t n, n_kept = 0;
+    MOT_TRY(list_checkpoints(ctx, dir, &names, &n));
+    for (uint32_t i = 0; i < n; i++) {
+        const char *path = join(ctx, dir, names[i]);
+        if (compare_names(&names[i], &newest) < 0)
+            continue;
+        if (n_kept < KEPT && access(join(ctx, path, "manifest.json"), F_OK) == 0)
+            n_kept++;
+        else
+            remove_checkpoint(ctx, path);
+    }
+    return MOT_OK;
 }
 
 MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
@@ -160,12 +231,7 @@ MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
     const char *manifest = write_manifest(ctx, p, info, hash);
     MOT_TRY(mot_file_write(ctx, join(ctx, path, "manifest.json"), manifest, strlen(manifest)));
     MOT_TRY(mot_file_write(ctx, join(ctx, dir, "latest"), name, strlen(name)));
-    const char **names;
-    uint32_t n;
-    MOT_TRY(list_checkpoints(ctx, dir, &names, &n));
-    for (uint32_t i = KEPT; i < n; i++)
-        remove_checkpoint(ctx, join(ctx, dir, names[i]));
-    return MOT_OK;
+    return remove_old(ctx, dir, name);
 }
 
 /* ---- Loading ---- */
@@ -238,6 +304,8 @@ static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **ou
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
                         "has no manifest.json: it was not finished");
     }
+    if (!is_sealed(ctx, map))
+        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "was changed or cut off");
     MOT_TRY(mot_json_parse(ctx, MOT_ERR_DATA, file, (const char *)map->data, map->n, out_root));
     const MotJson *root = *out_root;
     if (mot_json_int(mot_json_get(root, "motley"), 0) != VERSION)
@@ -269,6 +337,8 @@ MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path, MotCheckpointInfo
             mot_json_string(mot_json_get(mot_json_get(root, "files"), file_names[f]), "");
         const char *file = join(ctx, path, file_names[f]);
         uint64_t hash;
+        if (access(file, F_OK) != 0)
+            return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "is missing");
         MOT_TRY(hash_file(ctx, file, &hash));
         char have[17];
         snprintf(have, sizeof have, "%016llx", (unsigned long long)hash);

@@ -190,6 +190,7 @@ done <<'TABLE'
 TABLE
 
 expect 2 'MOTLEY_STOP="bogus" is not understood' env MOTLEY_STOP=bogus "$MOTLEY" import "$GPT" --dim batch=2
+expect 2 'MOTLEY_RANKS="bogus" is not understood' env MOTLEY_RANKS=bogus "$MOTLEY" import "$GPT" --dim batch=2
 expect 75 'stopped after pass raise' env MOTLEY_STOP=after:raise "$MOTLEY" import "$GPT" --dim batch=2
 expect 2 'pass clip can'"'"'t be left out, pass optimizer needs it' env MOTLEY_SKIP=simplify,clip "$MOTLEY" bench "$GPT" \
     --input "input_ids=$fixtures/input_ids.npy" --loss "cross_entropy:logits:$LABELS" --steps 1
@@ -199,22 +200,9 @@ expect 1 'out of memory' env MOTLEY_FAIL=alloc:12 "$MOTLEY" sample kept --dim ba
 # shellcheck disable=SC2016
 expect 1 "the standard output can't be written" bash -c '"$MOTLEY" import "$GPT" --dim batch=2 >/dev/full'
 
-# A manifest edited by hand is refused, whatever stands in it.
-cp -r kept sound
-while IFS='|' read -r text edit; do
-    rm -rf kept && cp -r sound kept
-    sed -i "$edit" kept/step-*/manifest.json
-    expect 7 "$text" "$MOTLEY" ckpt verify kept
-done <<'TABLE'
-has no sound step|s/"step": [0-9]*/"step": -5/
-has no sound step|s/"step": [0-9]*/"step": "2"/
-has no sound step|s/"batch": 4, "sample"/"sample"/
-dim "batch" has no sound size|s/"dims": {"batch": 4}/"dims": {"batch": -4}/
-the vocabulary is no ascending list|s/"vocabulary": \[/"vocabulary": [4294967295, /
-is of another version|s/"motley": 1/"motley": 2/
-is empty|d
-was changed or cut off|s/"files"/"filed"/
-TABLE
+# A manifest edited by hand is refused; tests/unit/test_checkpoint.c tries what can be sealed anew.
+sed -i 's/"step": [0-9]*/"step": 5/' kept/step-*/manifest.json
+expect 7 'was changed or cut off' "$MOTLEY" ckpt verify kept
 
 echo "$checks checks, $failures failed"
 [ "$failures" = 0 ]
