@@ -32,6 +32,9 @@ const MotOption mot_training_options[] = {
     {"--optimizer", "OPT",
      "sgd:lr=..., momentum, adam or adamw:lr=3e-4,betas=0.9/0.95,wd=0.1,clip=1.0"},
     {NULL, NULL, NULL}};
+const MotOption mot_step_options[] = {
+    {"--accumulate", "N", "micro-batches a step: gradients are summed over N batches; default 1"},
+    {NULL, NULL, NULL}};
 const MotOption mot_device_options[] = {
     {"-c", "FILE", "the cluster (YAML)"},
     {"--devices", "N", "N equal CPU devices, or the first N of the cluster"},
@@ -259,7 +262,7 @@ double mot_job_step_flops(const MotJob *job)
         if (op->role == MOT_ROLE_FORWARD)
             flops += mot_op_flops(job->graph, op);
     }
-    return 3 * flops;
+    return 3 * job->n_micro * flops;
 }
 
 /* After the passes, which find the class axis. */
@@ -278,7 +281,11 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
     if (!loss)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "--loss is needed, such as --loss cross_entropy:logits:labels");
-    MotPassOpts opts = {.loss = &job->loss};
+    int64_t n_micro = 1;
+    if (with_optimizer)
+        MOT_TRY(mot_args_int(ctx, job->args, "--accumulate", 1, MOT_MAX_MICRO, 1, &n_micro));
+    job->n_micro = (uint32_t)n_micro;
+    MotPassOpts opts = {.loss = &job->loss, .accumulates = n_micro > 1};
     MOT_TRY(mot_loss_parse(ctx, job->graph, loss, &job->loss));
     if (labels_are_files)
         MOT_TRY(read_labels(ctx, job));
@@ -346,7 +353,7 @@ static MotStatus read_fixes(MotCtx *ctx, const MotArgs *args, MotPlanOpts *opts)
 
 MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
 {
-    MotPlanOpts opts = {.stats = &job->stats};
+    MotPlanOpts opts = {.stats = &job->stats, .n_micro = job->n_micro};
     MotShareList shares = {0};
     const char *text = mot_args_get(job->args, "--shares", NULL);
     MOT_TRY(make_cluster(ctx, job));

@@ -26,6 +26,7 @@ typedef struct MotJob {
     MotTrained trained;
     MotLoss loss;
     MotOptimizer optimizer;
+    uint32_t n_micro; /* --accumulate */
     MotCluster *cluster;
     MotPlan *plan;
     MotPlanStats stats;
@@ -34,7 +35,7 @@ typedef struct MotJob {
 } MotJob;
 
 extern const MotOption mot_model_options[], mot_input_options[], mot_training_options[],
-    mot_device_options[], mot_rank_options[];
+    mot_step_options[], mot_device_options[], mot_rank_options[];
 
 /* Opens operand 0, binds --dim and --input, imports, decides what trains. */
 MOT_CHECKED MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job);

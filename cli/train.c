@@ -71,13 +71,16 @@ static MotStatus find_fields(MotTrainer *t, MotDataOpts *opts)
     t->fields = opts->fields = fields;
     opts->n_fields = t->n_fields;
     opts->batch = fields[0].type.dims[0];
-    t->batch_size = opts->batch;
+    uint32_t n_micro = t->job->n_micro;
+    t->batch_size = n_micro * opts->batch;
     t->sample_size = opts->batch ? mot_type_elements(&fields[0].type) / opts->batch : 0;
-    t->batch = mot_arena_array(&t->ctx->arena, void *, t->n_fields);
-    for (uint32_t k = 0; k < t->n_fields; k++)
-        t->batch[k] = mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&fields[k].type));
+    t->batch = mot_arena_array(&t->ctx->arena, void *, (size_t)n_micro * t->n_fields);
+    for (uint32_t k = 0; k < n_micro * t->n_fields; k++)
+        t->batch[k] =
+            mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&fields[k % t->n_fields].type));
     bool has_tokens = mot_dtype_class(fields[0].type.dtype) == MOT_CLASS_INT;
-    t->units_per_step = (double)(has_tokens ? mot_type_elements(&fields[0].type) : opts->batch);
+    t->units_per_step =
+        n_micro * (double)(has_tokens ? mot_type_elements(&fields[0].type) : opts->batch);
     t->unit = has_tokens ? "tok" : "samples";
     return MOT_OK;
 }
@@ -287,6 +290,7 @@ const MotVerb mot_verb_train = {
     .name = "train",
     .operands = "MODEL",
     .summary = "train the model",
-    .options = (const MotOption *const[]){train_options, mot_training_options, mot_model_options,
-                                          mot_device_options, mot_rank_options, NULL},
+    .options =
+        (const MotOption *const[]){train_options, mot_training_options, mot_step_options,
+                                   mot_model_options, mot_device_options, mot_rank_options, NULL},
     .run = run_train};

@@ -15,13 +15,27 @@ static void request_stop(int signal)
     stop_requested = 1;
 }
 
-static MotStatus write_batch(MotTrainer *t)
+/* The host's buffers of one micro-batch. */
+static void **batch_of(const MotTrainer *t, uint32_t micro)
+{
+    return t->batch + (size_t)micro * t->n_fields;
+}
+
+static MotStatus write_batch(MotTrainer *t, uint32_t micro)
 {
     for (uint32_t k = 0; k < t->n_fields; k++) {
-        MotTensor tensor = {t->fields[k].type, t->batch[k]};
-        MOT_TRY(mot_session_write(t->job->session, t->fields[k].input, &tensor));
+        MotTensor tensor = {t->fields[k].type, batch_of(t, micro)[k]};
+        MOT_TRY(mot_session_write_batch(t->job->session, t->fields[k].input, micro, &tensor));
     }
     return MOT_OK;
+}
+
+/* A step takes as many batches of the data as it has micro-batches. */
+static void prepare_step(MotTrainer *t, int64_t step)
+{
+    uint32_t n = t->job->n_micro;
+    for (uint32_t m = 0; m < n && step < t->steps; m++)
+        mot_data_batch(t->data, step * n + m, batch_of(t, m));
 }
 
 /* Busy time over ranks times the slowest: 1 when all end together. */
@@ -43,12 +57,12 @@ static MotStatus run_step(MotTrainer *t, int64_t step, MotStepReport *r)
     int64_t start = mot_now_ns();
     *r = (MotStepReport){.step = step + 1, .steps = t->steps, .unit = t->unit, .norm = NAN};
     r->lr = mot_schedule_lr(&t->job->optimizer, step + 1, t->steps);
-    MOT_TRY(write_batch(t));
+    for (uint32_t m = 0; m < t->job->n_micro; m++)
+        MOT_TRY(write_batch(t, m));
     MOT_TRY(mot_job_set_scalar(t->job, MOT_INPUT_LR, r->lr));
     MOT_TRY(mot_job_set_scalar(t->job, MOT_INPUT_STEP, (double)(step + 1)));
     mot_session_start(session, MOT_SECTION_STEP);
-    if (step + 1 < t->steps)
-        mot_data_batch(t->data, step + 1, t->batch);
+    prepare_step(t, step + 1);
     MOT_TRY(mot_session_wait(session));
     r->ms = (double)(mot_now_ns() - start) * 1e-6;
     r->balance = measure_balance(t);
@@ -106,7 +120,7 @@ MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss)
     for (int64_t i = 0; i < n; i++) {
         double loss;
         mot_data_validation_batch(t->data, i, t->batch);
-        MOT_TRY(write_batch(t));
+        MOT_TRY(write_batch(t, 0));
         MOT_TRY(mot_session_run(t->job->session, MOT_SECTION_EVAL));
         MOT_TRY(mot_job_scalar(t->job, "loss", MOT_SECTION_EVAL, &loss));
         sum += loss;
@@ -143,8 +157,7 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
     make_room(t);
     if (t->talk)
         fprintf(t->talk, "validation after step %lld: loss %.4f\n", (long long)step, loss);
-    if (step < t->steps)
-        mot_data_batch(t->data, step, t->batch);
+    prepare_step(t, step); /* validation took the buffers */
     return MOT_OK;
 }
 
@@ -181,8 +194,7 @@ static MotStatus resize(MotTrainer *t, int64_t step)
 
 static MotStatus run_loop(MotTrainer *t, FILE *log)
 {
-    if (t->first_step < t->steps)
-        mot_data_batch(t->data, t->first_step, t->batch);
+    prepare_step(t, t->first_step);
     for (int64_t step = t->first_step; step < t->steps; step++) {
         MotScope scope = mot_scope_begin(t->ctx);
         MotStepReport report;

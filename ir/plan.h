@@ -9,7 +9,7 @@
 #include "ir/cluster.h"
 #include "ir/factors.h"
 
-enum { MOT_MAX_AXES = 4 };
+enum { MOT_MAX_AXES = 4, MOT_MAX_MICRO = 4096 };
 
 /*
  * What a mesh axis does to a value: a dim >= 0 that it splits, or one of these. A split dim is dealt out in `units` equal

@@ -423,6 +423,8 @@ MotStatus mot_plan_parse(MotCtx *ctx, const char *file, const char *text, MotPla
     const MotRecord *r = &records.data[1];
     MOT_TRY(read_fields(&p, r, plan_fields, "schedule", &p.head));
     MOT_TRY(read_schedule(&p, r));
+    if (p.head.n_micro == 0 || p.head.n_micro > MOT_MAX_MICRO)
+        return fail_at(&p, r->pos, "out of range:", "micro");
     for (uint32_t i = 0; i < r->body.n; i++)
         MOT_TRY(read_member(&p, &r->body.data[i]));
     if (!p.plan)

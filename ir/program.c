@@ -3,11 +3,12 @@
 
 #include <string.h>
 
-const char *const mot_buf_kind_names[] = {"scratch", "param", "input", "scalar", "constant"};
+const char *const mot_buf_kind_names[] = {"scratch", "param",    "input",
+                                          "scalar",  "constant", "step"};
 const char *const mot_instr_names[] = {"launch",     "all_reduce", "reduce_scatter",
                                        "all_gather", "all_to_all", "part",
                                        "copy",       "send",       "recv"};
-const char *const mot_section_names[] = {"step", "eval"};
+const char *const mot_section_names[] = {"count", "forward", "backward", "step", "eval"};
 
 enum { BUFFER_ALIGNMENT = 64 };
 
@@ -42,7 +43,22 @@ uint32_t mot_program_owner(const MotProgram *program, uint32_t buf)
     return buf;
 }
 
-/* First and last instruction that touches a buffer; sections never overlap in time, so each has positions of its own. */
+bool mot_section_is_repeated(MotSection section)
+{
+    return section < MOT_SECTION_STEP;
+}
+
+int64_t mot_program_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf,
+                           uint32_t micro)
+{
+    uint32_t copies = program->bufs.data[mot_program_owner(program, buf)].copies;
+    return binding->arena_offset[buf] + micro % copies * binding->stride[buf];
+}
+
+/*
+ * First and last instruction that touches a buffer. Sections never overlap in time, so each has positions of its own; but the
+ * runs of forward and backward of several micro-batches in flight alternate, and what they share lives through both.
+ */
 typedef struct {
     uint32_t first, last;
     bool is_used;
@@ -57,6 +73,23 @@ static void note_use(Lifetime *life, uint32_t position)
     life->is_used = true;
 }
 
+/* The position of a section's first instruction. */
+static uint32_t begin_of(const MotProgram *program, MotSection section)
+{
+    uint32_t position = 0;
+    for (int s = 0; s < (int)section; s++)
+        position += program->section[s].n;
+    return position;
+}
+
+/* The host reads an output (index + 1 of its buffer) after the section. */
+static void note_output(const MotProgram *program, Lifetime *life, uint32_t buf, MotSection section)
+{
+    if (buf)
+        note_use(&life[mot_program_owner(program, buf - 1)],
+                 begin_of(program, section) + program->section[section].n);
+}
+
 static Lifetime *find_lifetimes(MotCtx *ctx, const MotProgram *program)
 {
     Lifetime *life = mot_arena_array(&ctx->arena, Lifetime, program->bufs.n);
@@ -66,12 +99,15 @@ static Lifetime *find_lifetimes(MotCtx *ctx, const MotProgram *program)
             for (uint32_t k = 0; k < program->section[s].data[i].n_bufs; k++)
                 note_use(&life[mot_program_owner(program, program->section[s].data[i].bufs[k])],
                          position);
-    /* The host reads outputs after the section. */
     for (uint32_t i = 0; i < program->outputs.n; i++) {
-        note_use(&life[mot_program_owner(program, program->outputs.data[i].buf)],
-                 program->section[MOT_SECTION_STEP].n);
-        note_use(&life[mot_program_owner(program, program->outputs.data[i].eval_buf)], position);
+        note_output(program, life, program->outputs.data[i].buf, MOT_SECTION_STEP);
+        note_output(program, life, program->outputs.data[i].eval_buf, MOT_SECTION_EVAL);
     }
+    for (uint32_t i = 0; i < program->bufs.n; i++)
+        if (program->bufs.data[i].copies > 1) {
+            note_use(&life[i], begin_of(program, MOT_SECTION_FORWARD));
+            note_use(&life[i], begin_of(program, MOT_SECTION_STEP) - 1);
+        }
     return life;
 }
 
@@ -101,33 +137,49 @@ int64_t mot_program_align(int64_t bytes)
     return (bytes + BUFFER_ALIGNMENT - 1) & ~(int64_t)(BUFFER_ALIGNMENT - 1);
 }
 
+typedef struct {
+    const MotProgram *program;
+    MotBinding *binding;
+    const Lifetime *life;
+    Placed *placed;
+    uint32_t n;
+} Placer;
+
+static void place(Placer *p, uint32_t buf)
+{
+    MotBinding *b = p->binding;
+    int64_t bytes = b->stride[buf] * p->program->bufs.data[buf].copies;
+    int64_t at = find_room(p->placed, p->n, p->life[buf].first, b->persistent_bytes, bytes);
+    b->arena_offset[buf] = at;
+    p->placed[p->n++] = (Placed){at, at + bytes, p->life[buf].last};
+    if (at + bytes > b->arena_bytes)
+        b->arena_bytes = at + bytes;
+}
+
 static void place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *binding)
 {
-    const Lifetime *life = find_lifetimes(ctx, program);
-    Placed *placed = mot_arena_array(&ctx->arena, Placed, program->bufs.n);
-    uint32_t n = 0, position = 0;
+    Placer p = {.program = program,
+                .binding = binding,
+                .life = find_lifetimes(ctx, program),
+                .placed = mot_arena_array(&ctx->arena, Placed, program->bufs.n)};
+    uint32_t position = 0;
+    /* First those that live longer than from their first use on. */
+    for (uint32_t i = 0; i < program->bufs.n; i++)
+        if (program->bufs.data[i].kind == MOT_BUF_SCRATCH && program->bufs.data[i].copies > 1)
+            place(&p, i);
     for (int s = 0; s < MOT_N_SECTIONS; s++)
         for (uint32_t i = 0; i < program->section[s].n; i++, position++) {
             const MotInstr *ins = &program->section[s].data[i];
             /* Forget what died, so that the list stays as short as the number of live buffers. */
             uint32_t kept = 0;
-            for (uint32_t k = 0; k < n; k++)
-                if (placed[k].last >= position)
-                    placed[kept++] = placed[k];
-            n = kept;
-            for (uint32_t k = 0; k < ins->n_bufs; k++) {
-                uint32_t buf = ins->bufs[k];
-                if (program->bufs.data[buf].kind != MOT_BUF_SCRATCH ||
-                    binding->arena_offset[buf] >= 0)
-                    continue;
-                int64_t bytes = mot_program_align(mot_type_bytes(&binding->types[buf]));
-                int64_t at =
-                    find_room(placed, n, life[buf].first, binding->persistent_bytes, bytes);
-                binding->arena_offset[buf] = at;
-                placed[n++] = (Placed){at, at + bytes, life[buf].last};
-                if (at + bytes > binding->arena_bytes)
-                    binding->arena_bytes = at + bytes;
-            }
+            for (uint32_t k = 0; k < p.n; k++)
+                if (p.placed[k].last >= position)
+                    p.placed[kept++] = p.placed[k];
+            p.n = kept;
+            for (uint32_t k = 0; k < ins->n_bufs; k++)
+                if (program->bufs.data[ins->bufs[k]].kind == MOT_BUF_SCRATCH &&
+                    binding->arena_offset[ins->bufs[k]] < 0)
+                    place(&p, ins->bufs[k]);
         }
 }
 
@@ -138,21 +190,25 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
                     .size = mot_arena_array(&ctx->arena, int64_t, program->dims.n),
                     .offset = mot_arena_array(&ctx->arena, int64_t, program->dims.n),
                     .types = mot_arena_array(&ctx->arena, MotType, program->bufs.n),
-                    .arena_offset = mot_arena_array(&ctx->arena, int64_t, program->bufs.n)};
+                    .arena_offset = mot_arena_array(&ctx->arena, int64_t, program->bufs.n),
+                    .stride = mot_arena_array(&ctx->arena, int64_t, program->bufs.n)};
     bind_dims(ctx, program, &b);
     for (uint32_t i = 0; i < program->bufs.n; i++) {
         const MotBuf *buf = &program->bufs.data[i];
         b.types[i] = bind_type(&buf->type, &b);
+        b.stride[i] = mot_program_align(mot_type_bytes(&b.types[i]));
         b.arena_offset[i] = -1;
         if (buf->kind == MOT_BUF_SCRATCH)
             continue;
         b.arena_offset[i] = b.persistent_bytes;
-        b.persistent_bytes += mot_program_align(mot_type_bytes(&b.types[i]));
+        b.persistent_bytes += b.stride[i] * buf->copies;
     }
     b.arena_bytes = b.persistent_bytes;
     place_scratch(ctx, program, &b);
-    for (uint32_t i = 0; i < program->bufs.n; i++)
+    for (uint32_t i = 0; i < program->bufs.n; i++) {
         b.arena_offset[i] = b.arena_offset[mot_program_owner(program, i)];
+        b.stride[i] = b.stride[mot_program_owner(program, i)];
+    }
     *out_binding = b;
     return MOT_OK;
 }
@@ -229,19 +285,26 @@ static void check_shapes(Checker *c, MotSection section, uint32_t i)
         complain(c, section, i, "the source is not split along the dim by the axis");
 }
 
+static bool is_made_in_step(MotBufKind kind)
+{
+    return kind == MOT_BUF_SCRATCH || kind == MOT_BUF_STEP;
+}
+
 MotStatus mot_program_verify(const MotProgram *program)
 {
     Checker c = {.program = program};
     MotArena *arena = &program->ctx->arena;
+    bool *is_written = mot_arena_array(arena, bool, program->bufs.n);
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
-        bool *is_written = mot_arena_array(arena, bool, program->bufs.n);
         bool *is_signalled = mot_arena_array(arena, bool, program->n_events + 1);
+        if (s == MOT_SECTION_EVAL)
+            is_written = mot_arena_array(arena, bool, program->bufs.n);
         for (uint32_t i = 0; i < program->section[s].n; i++) {
             const MotInstr *ins = &program->section[s].data[i];
             for (uint32_t k = 0; k < ins->n_bufs; k++) {
                 uint32_t buf = mot_program_owner(program, ins->bufs[k]);
-                bool is_scratch = program->bufs.data[buf].kind == MOT_BUF_SCRATCH;
-                if (k < ins->n_in && is_scratch && !is_written[buf])
+                if (k < ins->n_in && is_made_in_step(program->bufs.data[buf].kind) &&
+                    !is_written[buf])
                     complain(&c, (MotSection)s, i, "reads a buffer that nothing wrote");
                 if (k >= ins->n_in)
                     is_written[buf] = true;

@@ -5,6 +5,9 @@
  *
  * Kernels are small graphs whose types may name dims; every backend runs or compiles that graph. Collectives name the dim
  * along which uneven parts lie. Events order the streams: an instruction starts when all events in `wait` were signalled.
+ *
+ * Instructions stand in sections; a step runs sections in `order`, some of them once a micro-batch. What micro-batch m leaves for
+ * a later section of its own lies in copy m % copies of its buffer.
  */
 #ifndef MOTLEY_IR_PROGRAM_H
 #define MOTLEY_IR_PROGRAM_H
@@ -26,9 +29,10 @@ typedef enum MotBufKind {
     MOT_BUF_PARAM,   /* lives on; gathered into checkpoints (optimizer states too) */
     MOT_BUF_INPUT,   /* filled by the host before the step */
     MOT_BUF_SCALAR,  /* lr, step: set by the host before the step */
-    MOT_BUF_CONSTANT
+    MOT_BUF_CONSTANT,
+    MOT_BUF_STEP /* lives through a step, one for all its micro-batches: accumulated sums */
 } MotBufKind;
-extern const char *const mot_buf_kind_names[5];
+extern const char *const mot_buf_kind_names[6];
 
 typedef struct MotBuf {
     MotBufKind kind;
@@ -37,6 +41,7 @@ typedef struct MotBuf {
     MotType global;   /* of the whole value */
     MotSharding sharding;
     const MotOp *source; /* param and constant: the op in the plan's graph */
+    uint32_t copies;     /* at least 1; more for micro-batches in flight, and for inputs */
     uint32_t
         alias; /* index + 1 of the buffer whose memory this one is, under another shape; 0: memory of its own */
 } MotBuf;
@@ -65,6 +70,9 @@ extern const char *const mot_instr_names[MOT_N_INS];
 
 typedef enum MotStream { MOT_STREAM_COMPUTE, MOT_STREAM_COMM } MotStream;
 
+/* At which micro-batches of a step an instruction runs. */
+typedef enum MotWhen { MOT_WHEN_ALL, MOT_WHEN_FIRST, MOT_WHEN_LATER } MotWhen;
+
 typedef struct MotInstr {
     MotInstrKind kind;
     MotStream stream;
@@ -73,17 +81,32 @@ typedef struct MotInstr {
     uint32_t axis;                /* collectives: the mesh axis */
     int dim, dim_out;             /* the dim of the buffer that the axis splits */
     bool is_max;                  /* reduction: maximum instead of sum */
-    uint32_t peer, micro;
+    uint32_t peer;
+    MotWhen when;
     MotVec(uint32_t) wait; /* events */
     uint32_t signal;       /* event, 0: none */
     const char *origin;
     MotRole role;
 } MotInstr;
 
-typedef enum MotSection { MOT_SECTION_STEP, MOT_SECTION_EVAL, MOT_N_SECTIONS } MotSection;
+/* The first three run once a micro-batch, and are empty where a step has only one. */
+typedef enum MotSection {
+    MOT_SECTION_COUNT, /* for all micro-batches before the others: what these need of all, the number of labels */
+    MOT_SECTION_FORWARD,
+    MOT_SECTION_BACKWARD,
+    MOT_SECTION_STEP, /* once a step: the update; with one micro-batch, everything */
+    MOT_SECTION_EVAL, /* not part of a step */
+    MOT_N_SECTIONS
+} MotSection;
 extern const char *const mot_section_names[MOT_N_SECTIONS];
 
-/* An output of the graph: the buffer that holds it, whole, after the step and after the eval section. */
+/* One run of a section, for one micro-batch. */
+typedef struct MotRun {
+    MotSection section;
+    uint32_t micro;
+} MotRun;
+
+/* An output of the graph: the buffer (index + 1) that holds it, whole, after the step and after the eval section; 0: neither. */
 typedef struct MotOutput {
     const char *name;
     uint32_t buf, eval_buf;
@@ -97,6 +120,8 @@ typedef struct MotProgram {
     MotVec(MotBuf) bufs;
     MotVec(MotKernel) kernels;
     MotVec(MotInstr) section[MOT_N_SECTIONS];
+    uint32_t n_micro;     /* micro-batches a step */
+    MotVec(MotRun) order; /* what a step runs */
     MotVec(MotOutput) outputs;
     uint32_t n_events;
 } MotProgram;
@@ -107,7 +132,8 @@ typedef struct MotBinding {
     int64_t *size,
         *offset; /* [dims.n]: local size, offset in the whole dim (in the parent's part for nested dims) */
     MotType *types;        /* [bufs.n]: concrete local types */
-    int64_t *arena_offset; /* [bufs.n]: bytes into the rank's arena */
+    int64_t *arena_offset; /* [bufs.n]: bytes into the rank's arena, of the first copy */
+    int64_t *stride;       /* [bufs.n]: bytes from one copy to the next */
     int64_t arena_bytes, persistent_bytes;
 } MotBinding;
 
@@ -119,6 +145,11 @@ MOT_CHECKED MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, u
                                        MotBinding *out_binding);
 /* The buffer that owns the memory of `buf`. */
 uint32_t mot_program_owner(const MotProgram *program, uint32_t buf);
+/* Where the copy of `buf` that micro-batch `micro` uses begins, in bytes into the rank's arena. */
+int64_t mot_program_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf,
+                           uint32_t micro);
+/* Whether the section runs once a micro-batch. */
+bool mot_section_is_repeated(MotSection section);
 /* Bytes rounded up to what a buffer in an arena takes. */
 int64_t mot_program_align(int64_t bytes);
 /* A kernel's graph with its symbolic dims replaced by this binding's sizes. */

@@ -14,6 +14,7 @@ typedef struct MotComm {
     const MotCluster *cluster;
     const MotBinding *bindings; /* [n_ranks], by mesh position */
     uint32_t position;
+    uint32_t micro;                /* the micro-batch at work */
     uint32_t passed[MOT_MAX_AXES]; /* collectives done, by axis */
     int64_t wait_ns, moved_bytes;
 } MotComm;

@@ -30,7 +30,8 @@ static Group find_group(MotComm *comm, const MotInstr *ins)
 static char *buffer_of(const Group *g, uint32_t i, uint32_t buf)
 {
     uint32_t position = g->member[i];
-    return g->comm->shared->rank[position].arena + g->comm->bindings[position].arena_offset[buf];
+    return g->comm->shared->rank[position].arena +
+           mot_program_offset(g->comm->program, &g->comm->bindings[position], buf, g->comm->micro);
 }
 
 static const MotType *type_of(const Group *g, uint32_t i, uint32_t buf)
@@ -301,7 +302,8 @@ static void copy_whole(MotComm *comm, const MotInstr *ins)
 {
     const MotBinding *b = &comm->bindings[comm->position];
     char *arena = comm->shared->rank[comm->position].arena;
-    memcpy(arena + b->arena_offset[ins->bufs[1]], arena + b->arena_offset[ins->bufs[0]],
+    memcpy(arena + mot_program_offset(comm->program, b, ins->bufs[1], comm->micro),
+           arena + mot_program_offset(comm->program, b, ins->bufs[0], comm->micro),
            (size_t)mot_type_bytes(&b->types[ins->bufs[1]]));
 }
 

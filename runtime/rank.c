@@ -1,5 +1,5 @@
 /*
- * The walker: the instructions of a section in program order. Kernels run on the device backend, collectives on the communication
+ * The walker: the sections of a step in the program's order, and in each its instructions. Kernels run on the device backend, collectives on the communication
  * backend. All numbers were evaluated at binding: the walk itself neither allocates nor computes sizes.
  */
 #include "runtime/rank.h"
@@ -18,10 +18,25 @@ typedef struct {
     MotPace pace;
     MotBinding *bindings; /* of all ranks */
     void **kernels;
-    void ***buffers[MOT_N_SECTIONS]; /* by instruction: the addresses of its buffers */
+    void ***buffers[MOT_N_SECTIONS]; /* by micro-batch and instruction: addresses of its buffers */
     MotComm comm;
     MotArenaMark unbound;
 } Rank;
+
+static void find_buffers(Rank *r, MotSection section, const MotBinding *own, char *base)
+{
+    MotArena *arena = &r->ctx->arena;
+    const MotProgram *p = &r->program;
+    uint32_t n = p->section[section].n, n_runs = mot_section_is_repeated(section) ? p->n_micro : 1;
+    void ***at = r->buffers[section] = mot_arena_array(arena, void **, (size_t)n *n_runs);
+    for (uint32_t m = 0; m < n_runs; m++)
+        for (uint32_t i = 0; i < n; i++, at++) {
+            const MotInstr *ins = &p->section[section].data[i];
+            *at = mot_arena_array(arena, void *, ins->n_bufs);
+            for (uint32_t k = 0; k < ins->n_bufs; k++)
+                (*at)[k] = base + mot_program_offset(p, own, ins->bufs[k], m);
+        }
+}
 
 static MotStatus bind(Rank *r)
 {
@@ -37,55 +52,77 @@ static MotStatus bind(Rank *r)
     r->kernels = mot_arena_array(arena, void *, p->kernels.n);
     for (uint32_t k = 0; k < p->kernels.n; k++)
         MOT_TRY(r->api->prepare(r->device, r->ctx, p, k, own, &r->kernels[k]));
-    for (int s = 0; s < MOT_N_SECTIONS; s++) {
-        r->buffers[s] = mot_arena_array(arena, void **, p->section[s].n);
-        for (uint32_t i = 0; i < p->section[s].n; i++) {
-            const MotInstr *ins = &p->section[s].data[i];
-            r->buffers[s][i] = mot_arena_array(arena, void *, ins->n_bufs);
-            for (uint32_t k = 0; k < ins->n_bufs; k++)
-                r->buffers[s][i][k] = base + own->arena_offset[ins->bufs[k]];
-        }
-    }
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        find_buffers(r, (MotSection)s, own, base);
     r->comm.bindings = r->bindings;
     return MOT_OK;
 }
 
-static MotStatus run_launch(Rank *r, MotSection section, uint32_t i)
+static MotStatus run_launch(Rank *r, const MotInstr *ins, void **buffers)
 {
-    const MotInstr *ins = &r->program.section[section].data[i];
     mot_pace_begin_kernel(&r->pace);
-    MOT_TRY(r->api->launch(r->device, r->kernels[ins->kernel], r->buffers[section][i]));
+    MOT_TRY(r->api->launch(r->device, r->kernels[ins->kernel], buffers));
     mot_pace_end_kernel(&r->pace);
     return MOT_OK;
 }
 
-static MotStatus run_section(Rank *r, MotSection section)
+static MotStatus run_comm(Rank *r, const MotInstr *ins, int64_t *comm_ns)
+{
+    mot_pace_finish(&r->pace);
+    int64_t start = mot_now_ns();
+    MOT_TRY(mot_comm_exec(&r->comm, ins));
+    int64_t end = mot_now_ns();
+    *comm_ns += end - start;
+    mot_pace_start(&r->pace, end);
+    return MOT_OK;
+}
+
+/* Whether the instruction has a part in this micro-batch. */
+static bool is_due(const MotInstr *ins, uint32_t micro)
+{
+    return ins->when == MOT_WHEN_ALL || (ins->when == MOT_WHEN_FIRST) == (micro == 0);
+}
+
+static MotStatus run_section(Rank *r, MotRun run, int64_t *comm_ns)
 {
     MotRankState *state = &r->args->shared->rank[r->args->position];
     const MotProgram *p = &r->program;
-    int64_t section_start = mot_now_ns(), comm_ns = 0;
-    r->comm.wait_ns = 0;
-    mot_pace_start(&r->pace, section_start);
-    for (uint32_t i = 0; i < p->section[section].n; i++) {
-        const MotInstr *ins = &p->section[section].data[i];
+    uint32_t n = p->section[run.section].n;
+    void ***buffers = r->buffers[run.section] + (size_t)n * run.micro;
+    r->comm.micro = run.micro;
+    atomic_store_explicit(&state->section, (uint32_t)run.section, memory_order_relaxed);
+    atomic_store_explicit(&state->micro, run.micro, memory_order_relaxed);
+    for (uint32_t i = 0; i < n; i++) {
+        const MotInstr *ins = &p->section[run.section].data[i];
+        if (!is_due(ins, run.micro))
+            continue;
         atomic_store_explicit(&state->instruction, i, memory_order_relaxed);
-        if (ins->kind == MOT_INS_LAUNCH) {
-            MOT_TRY(run_launch(r, section, i));
-        } else {
-            mot_pace_finish(&r->pace);
-            int64_t start = mot_now_ns();
-            MOT_TRY(mot_comm_exec(&r->comm, ins));
-            int64_t end = mot_now_ns();
-            comm_ns += end - start;
-            mot_pace_start(&r->pace, end);
-        }
+        if (ins->kind == MOT_INS_LAUNCH)
+            MOT_TRY(run_launch(r, ins, buffers[i]));
+        else
+            MOT_TRY(run_comm(r, ins, comm_ns));
         atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
     }
     atomic_store_explicit(&state->instruction, MOT_NO_INSTRUCTION, memory_order_relaxed);
+    return MOT_OK;
+}
+
+/* A whole step, or one other section. */
+static MotStatus run_command(Rank *r, MotSection section)
+{
+    MotRankState *state = &r->args->shared->rank[r->args->position];
+    const MotProgram *p = &r->program;
+    int64_t start = mot_now_ns(), comm_ns = 0;
+    r->comm.wait_ns = 0;
+    mot_pace_start(&r->pace, start);
+    if (section != MOT_SECTION_STEP)
+        MOT_TRY(run_section(r, (MotRun){section, 0}, &comm_ns));
+    for (uint32_t i = 0; section == MOT_SECTION_STEP && i < p->order.n; i++)
+        MOT_TRY(run_section(r, p->order.data[i], &comm_ns));
     mot_pace_finish(&r->pace);
     state->wait_ns = r->comm.wait_ns;
     state->comm_ns = comm_ns - r->comm.wait_ns;
-    state->busy_ns = mot_now_ns() - section_start - comm_ns;
+    state->busy_ns = mot_now_ns() - start - comm_ns;
     return MOT_OK;
 }
 
@@ -116,7 +153,7 @@ static MotStatus obey(MotCtx *ctx, void *self)
         MOT_TRY(mot_gate_wait(shared, &shared->command_count, n));
         if (shared->command == MOT_CMD_QUIT)
             return MOT_OK;
-        MOT_TRY(shared->command == MOT_CMD_REBIND ? bind(r) : run_section(r, shared->section));
+        MOT_TRY(shared->command == MOT_CMD_REBIND ? bind(r) : run_command(r, shared->section));
         mot_gate_open(&state->finished);
     }
 }

@@ -30,17 +30,22 @@ static const char *rank_name(const MotSession *s, uint32_t i)
                             mot_escape(&s->ctx->arena, device->name, 64));
 }
 
-/* `in step instruction 12 (launch of node "/h.0/attn/MatMul")` */
+/* `in forward instruction 12 of micro-batch 3 (launch of node "/h.0/attn/MatMul")` */
 static const char *describe_place(const MotSession *s, uint32_t rank)
 {
-    MotSection section = s->shared->section;
-    uint32_t i = atomic_load(&s->shared->rank[rank].instruction);
+    const MotRankState *state = &s->shared->rank[rank];
+    MotSection section = (MotSection)atomic_load(&state->section);
+    uint32_t i = atomic_load(&state->instruction);
     if (i >= s->program->section[section].n)
         return s->shared->command == MOT_CMD_REBIND ? "while it binds the program"
                                                     : "between two sections";
     const MotInstr *ins = &s->program->section[section].data[i];
-    return mot_arena_printf(&s->ctx->arena, "in %s instruction %u (%s of node %s)",
-                            mot_section_names[section], i, mot_instr_names[ins->kind],
+    const char *micro =
+        mot_section_is_repeated(section)
+            ? mot_arena_printf(&s->ctx->arena, " of micro-batch %u", atomic_load(&state->micro))
+            : "";
+    return mot_arena_printf(&s->ctx->arena, "in %s instruction %u%s (%s of node %s)",
+                            mot_section_names[section], i, micro, mot_instr_names[ins->kind],
                             ins->origin ? mot_quote(&s->ctx->arena, ins->origin)
                                         : "added by the compiler");
 }
@@ -207,7 +212,8 @@ static int64_t measure_capacity(const MotProgram *program)
 {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < program->bufs.n; i++)
-        bytes += mot_program_align(mot_type_bytes(&program->bufs.data[i].global));
+        bytes += mot_program_align(mot_type_bytes(&program->bufs.data[i].global)) *
+                 program->bufs.data[i].copies;
     return (bytes + 4095) / 4096 * 4096;
 }
 
@@ -258,24 +264,28 @@ static void forget_part(const MotSession *s, uint32_t buf, char *part, int64_t b
         madvise(part - before, before + (size_t)bytes, MADV_DONTNEED);
 }
 
-static void copy_parts(const MotSession *s, uint32_t buf, MotWhole whole, bool to_whole)
+/* Between a whole tensor and the ranks' parts of micro-batch `micro`'s copy. */
+static void copy_parts(const MotSession *s, uint32_t buf, uint32_t micro, MotWhole whole,
+                       bool to_whole)
 {
     for (uint32_t r = 0; r < s->shared->n_ranks; r++) {
         const MotBinding *binding = &s->bindings[r];
-        char *part = s->shared->rank[r].arena + binding->arena_offset[buf];
+        char *part = s->shared->rank[r].arena + mot_program_offset(s->program, binding, buf, micro);
         mot_comm_copy_part(s->program, binding, buf, whole, part, to_whole);
         forget_part(s, buf, part, mot_type_bytes(&binding->types[buf]));
     }
 }
 
+/* For all micro-batches. */
 static void scatter(const MotSession *s, uint32_t buf, void *whole)
 {
-    copy_parts(s, buf, (MotWhole){whole, NULL}, false);
+    for (uint32_t m = 0; m < s->program->bufs.data[buf].copies; m++)
+        copy_parts(s, buf, m, (MotWhole){whole, NULL}, false);
 }
 
 static void gather(const MotSession *s, uint32_t buf, void *whole)
 {
-    copy_parts(s, buf, (MotWhole){whole, NULL}, true);
+    copy_parts(s, buf, 0, (MotWhole){whole, NULL}, true);
 }
 
 static void write_constants(const MotSession *s)
@@ -368,7 +378,16 @@ MotStatus mot_session_write_param(MotSession *s, const char *name, const void *f
     MOT_TRY(find_buf(s, name, NULL, &buf));
     mot_param_strides(&s->program->bufs.data[buf].global, s->program->bufs.data[buf].source,
                       stride);
-    copy_parts(s, buf, (MotWhole){(char *)(uintptr_t)file, stride}, false);
+    copy_parts(s, buf, 0, (MotWhole){(char *)(uintptr_t)file, stride}, false);
+    return MOT_OK;
+}
+
+MotStatus mot_session_write_batch(MotSession *s, const char *name, uint32_t micro,
+                                  const MotTensor *whole)
+{
+    uint32_t buf = 0;
+    MOT_TRY(find_buf(s, name, &whole->type, &buf));
+    copy_parts(s, buf, micro, (MotWhole){whole->data, NULL}, false);
     return MOT_OK;
 }
 
@@ -390,6 +409,9 @@ MotStatus mot_session_output(MotSession *s, const char *name, MotSection section
         if (strcmp(output->name, name) != 0)
             continue;
         uint32_t buf = section == MOT_SECTION_STEP ? output->buf : output->eval_buf;
+        if (!buf--)
+            return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is no result of section %s",
+                            mot_quote(&s->ctx->arena, name), mot_section_names[section]);
         out_value->type = s->program->bufs.data[buf].global;
         out_value->data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&out_value->type));
         gather(s, buf, out_value->data);
@@ -416,36 +438,48 @@ MotStatus mot_session_wait(MotSession *s)
     return wait_finished(s);
 }
 
+/* What lives on from step to step. */
+static bool is_kept(const MotBuf *buf)
+{
+    return buf->kind != MOT_BUF_SCRATCH && buf->kind != MOT_BUF_STEP;
+}
+
+/*
+ * Between the ranks and `store`, which holds everything that is kept, copy by copy. Returns its size, and without a store does
+ * only that.
+ */
+static size_t copy_kept(const MotSession *s, char *store, bool to_store)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < s->program->bufs.n; i++) {
+        const MotBuf *buf = &s->program->bufs.data[i];
+        for (uint32_t m = 0; is_kept(buf) && m < buf->copies; m++) {
+            if (store)
+                copy_parts(s, i, m, (MotWhole){store + at, NULL}, to_store);
+            at += (size_t)mot_program_align(mot_type_bytes(&buf->global));
+        }
+    }
+    return at;
+}
+
 /* Gathers every persistent tensor, binds anew, scatters. The whole state passes through the host once. */
 MotStatus mot_session_reshare(MotSession *s, uint32_t axis, const int64_t *share)
 {
     const MotProgram *p = s->program;
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < p->bufs.n; i++)
-        if (p->bufs.data[i].kind != MOT_BUF_SCRATCH)
-            bytes += ((size_t)mot_type_bytes(&p->bufs.data[i].global) + 63) & ~(size_t)63;
-    char *store = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t bytes = copy_kept(s, NULL, true) + 1;
+    char *store = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (store == MAP_FAILED)
         return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory to move %s",
                         mot_bytes_text(&s->ctx->arena, (double)bytes));
-    size_t at = 0;
-    for (uint32_t i = 0; i < p->bufs.n; i++)
-        if (p->bufs.data[i].kind != MOT_BUF_SCRATCH) {
-            gather(s, i, store + at);
-            at += ((size_t)mot_type_bytes(&p->bufs.data[i].global) + 63) & ~(size_t)63;
-        }
+    copy_kept(s, store, true);
     memcpy(p->mesh.axis[axis].share, share, p->mesh.axis[axis].n * sizeof *share);
     memcpy(s->shared->share[axis], share, p->mesh.axis[axis].n * sizeof *share);
     MotStatus status = bind_all(s);
     if (status == MOT_OK)
         status = command(s, MOT_CMD_REBIND);
-    at = 0;
-    for (uint32_t i = 0; status == MOT_OK && i < p->bufs.n; i++)
-        if (p->bufs.data[i].kind != MOT_BUF_SCRATCH) {
-            scatter(s, i, store + at);
-            at += ((size_t)mot_type_bytes(&p->bufs.data[i].global) + 63) & ~(size_t)63;
-        }
-    munmap(store, bytes + 1);
+    if (status == MOT_OK)
+        copy_kept(s, store, false);
+    munmap(store, bytes);
     return status;
 }
 

@@ -23,9 +23,14 @@ MOT_CHECKED MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const M
 /* Ends the ranks and unmaps the region. Safe after a failure. */
 void mot_session_close(MotSession *session);
 
-/* Buffer `name` of kind input, scalar or param: scatters a whole tensor to the ranks / gathers it. Types must be equal. */
+/*
+ * Buffer `name` of kind input, scalar or param: scatters a whole tensor to the ranks / gathers it. Types must be equal. An input is
+ * written for every micro-batch, or with _batch for one; the eval section reads that of micro-batch 0.
+ */
 MOT_CHECKED MotStatus mot_session_write(MotSession *session, const char *name,
                                         const MotTensor *whole);
+MOT_CHECKED MotStatus mot_session_write_batch(MotSession *session, const char *name, uint32_t micro,
+                                              const MotTensor *whole);
 MOT_CHECKED MotStatus mot_session_read(MotSession *session, const char *name, MotTensor *out_whole);
 /* Parameter `name` from the elements in its file, in the file's layout (ir/layout.h), aligned or not. */
 MOT_CHECKED MotStatus mot_session_write_param(MotSession *session, const char *name,
@@ -33,7 +38,7 @@ MOT_CHECKED MotStatus mot_session_write_param(MotSession *session, const char *n
 /* Output `name` after a section, gathered; a loss is replicated, `gradient:<param>` is split like its parameter. */
 MOT_CHECKED MotStatus mot_session_output(MotSession *session, const char *name, MotSection section,
                                          MotTensor *out_value);
-/* Runs one section on all ranks and waits for its end. */
+/* Runs a whole step (MOT_SECTION_STEP) or one section on all ranks and waits for its end. */
 MOT_CHECKED MotStatus mot_session_run(MotSession *session, MotSection section);
 /* The two halves of mot_session_run: the host may prepare the next batch in between, but not touch the ranks' buffers. */
 void mot_session_start(MotSession *session, MotSection section);

@@ -21,7 +21,8 @@ typedef enum MotCommand { MOT_CMD_NONE, MOT_CMD_RUN, MOT_CMD_REBIND, MOT_CMD_QUI
 typedef struct MotRankState {
     MotGate finished;                                  /* commands done */
     MotGate arrived[MOT_MAX_AXES], left[MOT_MAX_AXES]; /* collectives entered and left, by axis */
-    _Atomic uint32_t instruction; /* position in the section, or MOT_NO_INSTRUCTION */
+    _Atomic uint32_t section, micro;                   /* at work, */
+    _Atomic uint32_t instruction; /* and the position in it, or MOT_NO_INSTRUCTION */
     _Atomic uint32_t retired;     /* instructions done since the start */
     _Atomic(MotGate *) awaited;   /* the peer's gate that it waits at, or NULL, */
     _Atomic uint32_t target;      /* and for what count: who hangs is who waits for nothing */

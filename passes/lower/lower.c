@@ -5,6 +5,8 @@
 #include "passes/lower/lower.h"
 
 #include "ir/builder.h"
+#include "passes/lower/schedule.h"
+#include "passes/lower/sections.h"
 
 #include <string.h>
 
@@ -23,11 +25,11 @@ typedef struct {
     MotVec(Form) forms;
     uint32_t *first_form; /* [values]: index + 1 */
     uint32_t *
-        home; /* [values]: buffer + 1 of parameters, inputs and constants, shared by the sections */
+        home; /* [values]: buffer + 1 of parameters, inputs, constants and sums, shared by the sections */
     MotFactors *factors;   /* [ops] */
     MotMap kernels;        /* text -> index */
     MotVec(MotOpId) group; /* the open group: ops that will be one launch */
-    const bool *is_live;   /* [ops] needed by this section */
+    MotSections sections;
     uint32_t
         *first_user; /* [values + 1]: users of value v are user[first_user[v]..first_user[v + 1]) */
     MotOpId *user;
@@ -77,8 +79,11 @@ static MotType make_local_type(Lower *l, const MotType *global, MotSharding s)
 static uint32_t add_buf(Lower *l, MotBufKind kind, MotValue v, MotSharding s)
 {
     const MotType *global = mot_graph_type(l->g, v);
-    MotBuf buf = {
-        .kind = kind, .type = make_local_type(l, global, s), .global = *global, .sharding = s};
+    MotBuf buf = {.kind = kind,
+                  .type = make_local_type(l, global, s),
+                  .global = *global,
+                  .sharding = s,
+                  .copies = kind == MOT_BUF_INPUT ? l->plan->n_micro : 1};
     mot_vec_push(&l->ctx->arena, &l->program->bufs, buf);
     return l->program->bufs.n - 1;
 }
@@ -215,14 +220,21 @@ static bool is_in_group(const Lower *l, MotValue v)
     return false;
 }
 
-/* Whether an op outside the group, or a later section of the program, reads v. */
+/* Whether the op is computed in this section, or in the other pass of the same micro-batch. */
+static bool is_live(const Lower *l, MotOpId id)
+{
+    unsigned micro = 1 << MOT_SECTION_FORWARD | 1 << MOT_SECTION_BACKWARD, own = 1u << l->section;
+    return l->sections.runs[id] & (own & micro ? micro : own);
+}
+
+/* Whether an op outside the group reads v. */
 static bool is_used_outside(const Lower *l, MotValue v)
 {
     for (uint32_t i = l->first_user[v]; i < l->first_user[v + 1]; i++) {
         bool is_member = false;
         for (uint32_t k = 0; k < l->group.n; k++)
             is_member |= l->group.data[k] == l->user[i];
-        if (!is_member && l->is_live[l->user[i]])
+        if (!is_member && is_live(l, l->user[i]))
             return true;
     }
     return false;
@@ -265,16 +277,15 @@ static void name_symbols(Lower *l, MotGraph *graph)
         mot_vec_push(&l->ctx->arena, &graph->symbols, l->program->dims.data[i].name);
 }
 
-static MotValue add_operand(Lower *l, KernelMaker *k, MotOpId id, uint32_t i)
+static KernelMaker make_kernel(Lower *l)
 {
-    const MotOp *op = mot_graph_op(l->g, id), *def = mot_graph_def(l->g, op->in[i]);
-    if (!op->in[i])
-        return 0;
-    if (is_inline(l->g, def))
-        return mot_constant(&k->b, mot_attrs(def, constant)->data);
-    if (k->inner[op->in[i]])
-        return k->inner[op->in[i]];
-    uint32_t buf = get_form(l, op, op->in[i], mot_plan_operand(l->plan, id, &l->factors[id], i));
+    KernelMaker k = {.b = mot_builder_make(mot_graph_make(l->ctx, "kernel")), .inner = l->inner};
+    mot_map_init(&k.inputs, &l->ctx->arena);
+    return k;
+}
+
+static MotValue add_input(Lower *l, KernelMaker *k, uint32_t buf)
+{
     uint64_t known;
     if (mot_map_get(&k->inputs, &buf, sizeof buf, &known))
         return (MotValue)known;
@@ -284,6 +295,19 @@ static MotValue add_operand(Lower *l, KernelMaker *k, MotOpId id, uint32_t i)
     mot_map_put(&k->inputs, &buf, sizeof buf, v);
     k->bufs[k->n_bufs++] = buf;
     return v;
+}
+
+static MotValue add_operand(Lower *l, KernelMaker *k, MotOpId id, uint32_t i)
+{
+    const MotOp *op = mot_graph_op(l->g, id), *def = mot_graph_def(l->g, op->in[i]);
+    if (!op->in[i])
+        return 0;
+    if (is_inline(l->g, def))
+        return mot_constant(&k->b, mot_attrs(def, constant)->data);
+    if (k->inner[op->in[i]])
+        return k->inner[op->in[i]];
+    return add_input(l, k,
+                     get_form(l, op, op->in[i], mot_plan_operand(l->plan, id, &l->factors[id], i)));
 }
 
 static void add_member(Lower *l, KernelMaker *k, MotOpId id)
@@ -365,8 +389,7 @@ static void flush_group(Lower *l)
         l->group.n = 0;
         return;
     }
-    KernelMaker k = {.b = mot_builder_make(mot_graph_make(l->ctx, "kernel")), .inner = l->inner};
-    mot_map_init(&k.inputs, &l->ctx->arena);
+    KernelMaker k = make_kernel(l);
     for (uint32_t i = 0; i < l->group.n; i++)
         add_member(l, &k, l->group.data[i]);
     uint32_t n_in = k.n_bufs;
@@ -384,6 +407,48 @@ static void lower_compute(Lower *l, MotOpId id)
     if (l->group.n && !can_join(l, id))
         flush_group(l);
     mot_vec_push(&l->ctx->arena, &l->group, id);
+}
+
+/* The sharding of v as its op leaves it, maxima made whole: they do not add up. */
+static MotSharding summable(const Lower *l, MotValue v)
+{
+    MotSharding s = l->plan->values[v];
+    for (uint32_t a = 0; a < MOT_MAX_AXES; a++)
+        if (s.axis[a] == MOT_PARTIAL_MAX)
+            s.axis[a] = MOT_REPLICATED;
+    return s;
+}
+
+/* `sum = x`, or with `is_later` `sum = sum + x`. */
+static void add_to_sum(Lower *l, MotOpId id, uint32_t sum, uint32_t x, bool is_later)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    KernelMaker k = make_kernel(l);
+    MotValue old = is_later ? add_input(l, &k, sum) : 0;
+    MotValue new =
+        x ? add_input(l, &k, x - 1)
+          : mot_constant(&k.b, mot_attrs(mot_graph_def(l->g, op->in[0]), constant)->data);
+    mot_output(&k.b, "o0", is_later ? mot_add(&k.b, old, new) : mot_accumulate(&k.b, new));
+    k.bufs[k.n_bufs] = sum;
+    if (l->ctx->status != MOT_OK)
+        return;
+    MotInstr *ins = add_instr(l, MOT_INS_LAUNCH, op, k.bufs, k.n_bufs + 1, k.n_bufs);
+    ins->kernel = find_kernel(l, k.b.graph);
+    ins->when = is_later ? MOT_WHEN_LATER : MOT_WHEN_FIRST;
+}
+
+/*
+ * A sum over micro-batches is kept as the operand is left: partial sums over the mesh are added up first, and reduced once a step. */
+static void lower_cut(Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    bool is_number = is_inline(l->g, mot_graph_def(l->g, op->in[0]));
+    MotSharding s = is_number ? mot_replicated : summable(l, op->in[0]);
+    uint32_t x = is_number ? 0 : get_form(l, op, op->in[0], s) + 1;
+    uint32_t sum = add_buf(l, MOT_BUF_STEP, op->out[0], s);
+    l->home[op->out[0]] = sum + 1;
+    add_to_sum(l, id, sum, x, false);
+    add_to_sum(l, id, sum, x, true);
 }
 
 /* The users of every value, as ranges of one array. */
@@ -472,7 +537,7 @@ static bool write_in_place(Lower *l, uint32_t src, uint32_t dst)
             return false;
     }
     for (uint32_t i = 0; i < p->outputs.n; i++)
-        if (mot_program_owner(p, p->outputs.data[i].buf) == src)
+        if (mot_program_owner(p, p->outputs.data[i].buf - 1) == src)
             return false;
     MotInstr *ins = &p->section[l->section].data[maker];
     if (maker == n || (touches(p, ins, dst, 0, ins->n_in) &&
@@ -494,11 +559,11 @@ static void lower_output(Lower *l, const MotOp *op, const char *name, MotValue v
     }
     uint32_t buf = get_form(l, op, v, as);
     if (l->section == MOT_SECTION_STEP)
-        mot_vec_push(&l->ctx->arena, &l->program->outputs, (MotOutput){name, buf, 0});
+        mot_vec_push(&l->ctx->arena, &l->program->outputs, (MotOutput){name, buf + 1, 0});
     else
         for (uint32_t i = 0; i < l->program->outputs.n; i++)
             if (strcmp(l->program->outputs.data[i].name, name) == 0)
-                l->program->outputs.data[i].eval_buf = buf;
+                l->program->outputs.data[i].eval_buf = buf + 1;
 }
 
 static void lower_sink(Lower *l, MotOpId id)
@@ -520,64 +585,70 @@ static void lower_sink(Lower *l, MotOpId id)
         add_instr(l, MOT_INS_COPY, op, (uint32_t[]){src, dst}, 2, 1);
 }
 
-static bool has_assignments(const MotGraph *g)
+/* The part that an op of the body has in this section, if any. */
+static void lower_op(Lower *l, MotOpId id)
 {
-    for (uint32_t i = 0; i < g->body.n; i++)
-        if (mot_graph_op(g, g->body.data[i])->kind == MOT_OP_ASSIGN)
-            return true;
-    return false;
-}
-
-/* Gradients are results only where nothing is updated by them (`motley grad`). */
-static bool is_root(const Lower *l, const MotOp *op)
-{
-    if (op->kind == MOT_OP_OUTPUT)
-        return true;
-    if (l->section != MOT_SECTION_STEP || mot_op_info(op->kind)->class != MOT_SINK)
-        return false;
-    return op->kind == MOT_OP_ASSIGN || !has_assignments(l->g);
-}
-
-/* The ops from which a root of this section follows. */
-static bool *find_live(Lower *l)
-{
-    const MotGraph *g = l->g;
-    bool *is_live = mot_arena_array(&l->ctx->arena, bool, g->ops.n);
-    for (uint32_t i = g->body.n; i-- > 0;) {
-        MotOpId id = g->body.data[i];
-        const MotOp *op = mot_graph_op(g, id);
-        is_live[id] = is_live[id] || is_root(l, op);
-        for (uint32_t k = 0; is_live[id] && k < op->n_in; k++)
-            is_live[g->values.data[op->in[k]].def] = true;
+    const MotOp *op = mot_graph_op(l->g, id);
+    unsigned section = 1u << l->section;
+    if (l->sections.ready[id] & section)
+        add_form(l, op->out[0], l->program->bufs.data[l->home[op->out[0]] - 1].sharding,
+                 l->home[op->out[0]] - 1);
+    if (!(l->sections.runs[id] & section))
+        return;
+    if (op->kind == MOT_OP_INPUT || op->kind == MOT_OP_PARAM || op->kind == MOT_OP_CONSTANT) {
+        lower_source(l, id);
+    } else if (mot_op_info(op->kind)->class == MOT_SINK) {
+        flush_group(l);
+        lower_sink(l, id);
+    } else if (mot_is_cut(l->plan, op) && l->section != MOT_SECTION_EVAL) {
+        flush_group(l);
+        lower_cut(l, id);
+    } else {
+        lower_compute(l, id);
     }
-    return is_live;
 }
 
 static void lower_section(Lower *l, MotSection section)
 {
     l->section = section;
-    l->forms.n = 0;
-    memset(l->first_form, 0, l->g->values.n * sizeof *l->first_form);
-    l->is_live = find_live(l);
+    if (section != MOT_SECTION_BACKWARD) { /* which goes on with what the forward pass left */
+        l->forms.n = 0;
+        memset(l->first_form, 0, l->g->values.n * sizeof *l->first_form);
+    }
+    /* Assignments come last: until then every reader sees the old value. */
     for (int assigns = 0; assigns < 2; assigns++)
         for (uint32_t i = 0; i < l->g->body.n && l->ctx->status == MOT_OK; i++) {
             MotOpId id = l->g->body.data[i];
-            const MotOp *op = mot_graph_op(l->g, id);
-            MotOpClass class = mot_op_info(op->kind)->class;
-            /* Assignments come last: until then every reader sees the old value. */
-            if (!l->is_live[id] || (op->kind == MOT_OP_ASSIGN) != (assigns == 1))
-                continue;
-            if (op->kind == MOT_OP_INPUT || op->kind == MOT_OP_PARAM ||
-                op->kind == MOT_OP_CONSTANT) {
-                lower_source(l, id);
-            } else if (class == MOT_SINK) {
-                flush_group(l);
-                lower_sink(l, id);
-            } else {
-                lower_compute(l, id);
-            }
+            if ((mot_graph_op(l->g, id)->kind == MOT_OP_ASSIGN) == (assigns == 1))
+                lower_op(l, id);
         }
     flush_group(l);
+}
+
+/* What the forward pass leaves for the backward pass needs a copy for every micro-batch in flight. */
+static void set_copies(Lower *l, uint32_t in_flight)
+{
+    MotProgram *p = l->program;
+    bool *is_left = mot_arena_array(&l->ctx->arena, bool, p->bufs.n);
+    for (int s = MOT_SECTION_FORWARD; s <= MOT_SECTION_BACKWARD; s++)
+        for (uint32_t i = 0; i < p->section[s].n; i++)
+            for (uint32_t k = 0; k < p->section[s].data[i].n_bufs; k++) {
+                uint32_t owner = mot_program_owner(p, p->section[s].data[i].bufs[k]);
+                if (s == MOT_SECTION_FORWARD)
+                    is_left[owner] = p->bufs.data[owner].kind == MOT_BUF_SCRATCH;
+                else if (is_left[owner])
+                    p->bufs.data[owner].copies = in_flight;
+            }
+}
+
+/* What a step runs: counts, the passes of the micro-batches, the update. */
+static void set_order(Lower *l, uint32_t stage)
+{
+    MotProgram *p = l->program;
+    for (uint32_t i = 0; i < p->n_micro && p->section[MOT_SECTION_COUNT].n; i++)
+        mot_vec_push(&l->ctx->arena, &p->order, (MotRun){MOT_SECTION_COUNT, i});
+    mot_schedule_order(p, l->plan->schedule, stage, l->plan->stages.n);
+    mot_vec_push(&l->ctx->arena, &p->order, (MotRun){MOT_SECTION_STEP, 0});
 }
 
 /*
@@ -620,6 +691,7 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
     program->ctx = ctx;
     program->name = mot_arena_printf(arena, "s%u", stage);
     program->mesh = plan->stages.data[stage].mesh;
+    program->n_micro = plan->n_micro;
     Lower l = {.ctx = ctx,
                .plan = plan,
                .g = g,
@@ -630,12 +702,15 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
                .factors = mot_arena_array(arena, MotFactors, g->ops.n)};
     mot_map_init(&l.kernels, arena);
     find_users(&l);
+    MOT_TRY(mot_sections_find(ctx, plan, &l.sections));
     for (uint32_t i = 0; i < g->body.n; i++)
         MOT_TRY(mot_factors(g, mot_graph_op(g, g->body.data[i]), &l.factors[g->body.data[i]]));
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
         lower_section(&l, (MotSection)s);
         add_events(program, (MotSection)s);
     }
+    set_copies(&l, mot_schedule_in_flight(plan->schedule, stage, plan->stages.n, plan->n_micro));
+    set_order(&l, stage);
     *out_program = program;
     return ctx->status;
 }

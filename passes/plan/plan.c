@@ -245,6 +245,10 @@ MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
     static const MotPlanOpts defaults;
     opts = opts ? opts : &defaults;
     MotPlan *plan = mot_plan_new(ctx, graph, cluster);
+    if (opts->n_micro > 1) {
+        plan->n_micro = opts->n_micro;
+        plan->schedule = MOT_SCHEDULE_1F1B; /* one micro-batch in flight */
+    }
     mot_vec_push(&ctx->arena, &plan->stages, (MotStage){0});
     MOT_TRY(make_mesh(ctx, cluster, opts, &plan->stages.data[0].mesh));
     for (int tries = 0;; tries++) {

@@ -24,6 +24,7 @@ typedef struct MotPlanOpts {
     uint32_t n_share; /* its length, to be checked */
     const MotFix *fixes;
     uint32_t n_fixes;
+    uint32_t n_micro;    /* micro-batches a step; 0: 1 */
     MotPlanStats *stats; /* may be NULL */
 } MotPlanOpts;
 
