@@ -82,11 +82,11 @@ static uint32_t begin_of(const MotProgram *program, MotSection section)
     return position;
 }
 
-/* The host reads an output (index + 1 of its buffer) after the section. */
+/* The host reads an output after the section. */
 static void note_output(const MotProgram *program, Lifetime *life, uint32_t buf, MotSection section)
 {
-    if (buf)
-        note_use(&life[mot_program_owner(program, buf - 1)],
+    if (buf != MOT_NO_BUF)
+        note_use(&life[mot_program_owner(program, buf)],
                  begin_of(program, section) + program->section[section].n);
 }
 

@@ -106,7 +106,9 @@ typedef struct MotRun {
     uint32_t micro;
 } MotRun;
 
-/* An output of the graph: the buffer (index + 1) that holds it, whole, after the step and after the eval section; 0: neither. */
+#define MOT_NO_BUF UINT32_MAX
+
+/* An output of the graph: the buffer that holds it, whole, after the step and after the eval section, or MOT_NO_BUF. */
 typedef struct MotOutput {
     const char *name;
     uint32_t buf, eval_buf;

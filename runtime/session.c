@@ -409,7 +409,7 @@ MotStatus mot_session_output(MotSession *s, const char *name, MotSection section
         if (strcmp(output->name, name) != 0)
             continue;
         uint32_t buf = section == MOT_SECTION_STEP ? output->buf : output->eval_buf;
-        if (!buf--)
+        if (buf == MOT_NO_BUF)
             return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is no result of section %s",
                             mot_quote(&s->ctx->arena, name), mot_section_names[section]);
         out_value->type = s->program->bufs.data[buf].global;

@@ -537,7 +537,7 @@ static bool write_in_place(Lower *l, uint32_t src, uint32_t dst)
             return false;
     }
     for (uint32_t i = 0; i < p->outputs.n; i++)
-        if (mot_program_owner(p, p->outputs.data[i].buf - 1) == src)
+        if (mot_program_owner(p, p->outputs.data[i].buf) == src)
             return false;
     MotInstr *ins = &p->section[l->section].data[maker];
     if (maker == n || (touches(p, ins, dst, 0, ins->n_in) &&
@@ -559,11 +559,11 @@ static void lower_output(Lower *l, const MotOp *op, const char *name, MotValue v
     }
     uint32_t buf = get_form(l, op, v, as);
     if (l->section == MOT_SECTION_STEP)
-        mot_vec_push(&l->ctx->arena, &l->program->outputs, (MotOutput){name, buf + 1, 0});
+        mot_vec_push(&l->ctx->arena, &l->program->outputs, (MotOutput){name, buf, MOT_NO_BUF});
     else
         for (uint32_t i = 0; i < l->program->outputs.n; i++)
             if (strcmp(l->program->outputs.data[i].name, name) == 0)
-                l->program->outputs.data[i].eval_buf = buf + 1;
+                l->program->outputs.data[i].eval_buf = buf;
 }
 
 static void lower_sink(Lower *l, MotOpId id)

@@ -51,6 +51,15 @@ check "a resize and back leaves the curve" close_losses calm moved
 train four 12 --devices 4 --shares 5/3/0/0 >/dev/null
 check "shares 5/3/0/0 on four devices give the same curve" close_losses calm four
 
+# Micro-batches: two of half the size make the same step; the position in the data counts them.
+halves() { local out=$1 steps=$2; shift 2; (dims=(--dim batch=4); train "$out" "$steps" --accumulate 2 "$@"); }
+halves sums 12 --devices 2 --shares 2/1 --resize 4:1/3 --resize 8:2/1 >/dev/null 2>&1
+check "two micro-batches of half the size give the same curve" close_losses calm sums
+halves summed 7 --devices 2 --shares 2/1 >/dev/null
+halves summed 12 --devices 2 --shares 2/1 --resume >/dev/null 2>&1
+halves sums2 12 --devices 2 --shares 2/1 >/dev/null
+check "resume with micro-batches goes on bit-identically" same_losses sums2 summed
+
 code=0; train part 14 --devices 2 --resume --optimizer sgd:lr=0.1 >"$work/out" 2>&1 || code=$?
 check "another optimizer at resume is refused with 5, not $code" [ "$code" = 5 ]
 
