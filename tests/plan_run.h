@@ -85,7 +85,7 @@ static inline Job make_job(MotCtx *ctx, const Model *model, const char *optimize
     require(ctx, mot_npy_read(ctx, model->data, &job.inputs[0].tensor));
     require(ctx, mot_npy_read(ctx, model->labels, &job.inputs[1].tensor));
     ignore_some(ctx, &job.inputs[1].tensor);
-    MotInputTensor micro = {model->input, rows_of(&job, 0, 0)};
+    MotInputTensor micro = {.name = model->input, .tensor = rows_of(&job, 0, 0)};
     require(ctx, mot_onnx_open(ctx, model->model, &opts, &job.file));
     require(ctx, mot_import(ctx, job.file, &(MotImportOpts){.inputs = &micro, .n_inputs = 1},
                             &job.graph));
