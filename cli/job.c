@@ -387,10 +387,20 @@ static MotStatus compile_kernels(MotCtx *ctx, MotJob *job)
     return mot_codegen_program(ctx, job->program, &(MotCodegenOpts){.isa = (MotIsa)isa});
 }
 
+static void dump_program(MotCtx *ctx, const MotProgram *program)
+{
+    MotText text;
+    mot_text_init(&text, &ctx->arena);
+    mot_program_print(program, &text);
+    mot_info(ctx, "// after lower\n%s", mot_text_get(&text));
+}
+
 MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
 {
     MOT_TRY(mot_job_plan(ctx, job));
     MOT_TRY(mot_lower(ctx, job->plan, 0, &job->program));
+    if (mot_passes_dump(ctx, "lower"))
+        dump_program(ctx, job->program);
     MOT_TRY(mot_program_verify(job->program));
     end_stage(ctx, job, "lower");
     MOT_TRY(compile_kernels(ctx, job));

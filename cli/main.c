@@ -19,7 +19,7 @@ static const struct {
     const char *name, *text;
 } debug_help[] = {
     {"MOTLEY_DUMP=after:PASS,...",
-     "print the graph after these passes to stderr; `all` for every pass"},
+     "print the graph after these passes to stderr, the program after `lower`; `all` for every pass"},
     {"MOTLEY_STOP=after:PASS", "stop after this pass"},
     {"MOTLEY_SKIP=PASS,...", "leave these passes out"},
     {"MOTLEY_RULE_LIMIT=N", "rewrites stop after N firings: bisects a wrong rewrite"},
@@ -70,8 +70,9 @@ static MotStatus read_passes(MotCtx *ctx, const char *variable, const char *pref
     for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         const char *item = mot_arena_strndup(&ctx->arena, p, strcspn(p, ","));
         bool is_pass = strncmp(item, prefix, n_prefix) == 0 && mot_pass_find(item + n_prefix);
-        bool is_all = out_list == &ctx->debug.dump && strcmp(item, "all") == 0;
-        if (!is_pass && !is_all)
+        bool is_dump = out_list == &ctx->debug.dump &&
+                       (strcmp(item, "all") == 0 || strcmp(item, "after:lower") == 0);
+        if (!is_pass && !is_dump)
             return refuse_switch(ctx, variable, item);
     }
     return MOT_OK;

@@ -239,6 +239,11 @@ MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32
     return g;
 }
 
+bool mot_instr_is_collective(const MotInstr *ins)
+{
+    return ins->kind >= MOT_INS_ALL_REDUCE && ins->kind <= MOT_INS_ALL_TO_ALL;
+}
+
 typedef struct {
     const MotProgram *program;
     uint32_t n;
@@ -262,27 +267,51 @@ static bool is_split_by(const MotProgram *p, const MotBuf *buf, int dim, uint32_
            p->dims.data[-buf->type.dims[dim] - 1].axis == axis;
 }
 
+static const char *find_misfit(const MotProgram *p, const MotInstr *ins, uint32_t i)
+{
+    const MotBuf *src = &p->bufs.data[ins->bufs[i]],
+                 *dst = &p->bufs.data[ins->bufs[ins->n_in + i]];
+    if (!mot_type_equal(&src->global, &dst->global))
+        return "source and destination are not the same value";
+    if (ins->kind == MOT_INS_ALL_REDUCE || ins->kind == MOT_INS_COPY)
+        return mot_dims_equal(&src->type, &dst->type) ? NULL
+                                                      : "source and destination differ in shape";
+    bool is_split_after = ins->kind == MOT_INS_REDUCE_SCATTER || ins->kind == MOT_INS_PART;
+    if (is_split_by(p, is_split_after ? dst : src, ins->moves[i].dim, ins->axis))
+        return NULL;
+    return is_split_after ? "the destination is not split along the dim by the axis"
+                          : "the source is not split along the dim by the axis";
+}
+
+/* The peers read the sources while this rank writes its destinations. */
+static bool writes_what_it_reads(const MotProgram *p, const MotInstr *ins)
+{
+    for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
+        for (uint32_t i = 0; i < k; i++)
+            if (mot_program_owner(p, ins->bufs[i]) == mot_program_owner(p, ins->bufs[k]))
+                return true;
+    return false;
+}
+
 static void check_shapes(Checker *c, MotSection section, uint32_t i)
 {
     const MotProgram *p = c->program;
     const MotInstr *ins = &p->section[section].data[i];
-    const MotBuf *src = &p->bufs.data[ins->bufs[0]],
-                 *dst = &p->bufs.data[ins->bufs[ins->n_bufs - 1]];
     if (ins->kind == MOT_INS_LAUNCH || ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
         return;
-    if (ins->n_bufs != 2 || !mot_type_equal(&src->global, &dst->global))
-        complain(c, section, i, "source and destination are not the same value");
-    else if (ins->kind != MOT_INS_COPY && ins->axis >= p->mesh.n_axes)
+    if (ins->n_in == 0 || ins->n_bufs != 2 * ins->n_in) {
+        complain(c, section, i, "it has not one destination a source");
+        return;
+    }
+    if (ins->kind != MOT_INS_COPY && ins->axis >= p->mesh.n_axes)
         complain(c, section, i, "no such mesh axis");
-    else if ((ins->kind == MOT_INS_ALL_REDUCE || ins->kind == MOT_INS_COPY) &&
-             !mot_dims_equal(&src->type, &dst->type))
-        complain(c, section, i, "source and destination differ in shape");
-    else if ((ins->kind == MOT_INS_REDUCE_SCATTER || ins->kind == MOT_INS_PART) &&
-             !is_split_by(p, dst, ins->dim, ins->axis))
-        complain(c, section, i, "the destination is not split along the dim by the axis");
-    else if ((ins->kind == MOT_INS_ALL_GATHER || ins->kind == MOT_INS_ALL_TO_ALL) &&
-             !is_split_by(p, src, ins->dim, ins->axis))
-        complain(c, section, i, "the source is not split along the dim by the axis");
+    if (mot_instr_is_collective(ins) && writes_what_it_reads(p, ins))
+        complain(c, section, i, "a destination lies in the memory of another buffer of it");
+    for (uint32_t k = 0; k < ins->n_in; k++) {
+        const char *misfit = find_misfit(p, ins, k);
+        if (misfit)
+            complain(c, section, i, misfit);
+    }
 }
 
 static bool is_made_in_step(MotBufKind kind)

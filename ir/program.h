@@ -56,7 +56,7 @@ typedef struct MotKernel {
 
 typedef enum MotInstrKind {
     MOT_INS_LAUNCH,         /* kernel; bufs: operands, then results */
-    MOT_INS_ALL_REDUCE,     /* bufs: source, destination; reduction */
+    MOT_INS_ALL_REDUCE,     /* collectives: bufs are sources, then as many destinations */
     MOT_INS_REDUCE_SCATTER, /* destination is the own part of `dim` */
     MOT_INS_ALL_GATHER,     /* source is the own part of `dim` */
     MOT_INS_ALL_TO_ALL, /* source is split along `dim`, destination along `dim_out` (or elsewhere along `dim`) */
@@ -73,13 +73,18 @@ typedef enum MotStream { MOT_STREAM_COMPUTE, MOT_STREAM_COMM } MotStream;
 /* At which micro-batches of a step an instruction runs. */
 typedef enum MotWhen { MOT_WHEN_ALL, MOT_WHEN_FIRST, MOT_WHEN_LATER } MotWhen;
 
+/* The dims of one source and destination that the axis splits, or -1. */
+typedef struct MotMove {
+    int dim, dim_out;
+} MotMove;
+
 typedef struct MotInstr {
     MotInstrKind kind;
     MotStream stream;
     uint32_t kernel;              /* launch */
-    uint32_t *bufs, n_bufs, n_in; /* launch: the first n_in are read */
-    uint32_t axis;                /* collectives: the mesh axis */
-    int dim, dim_out;             /* the dim of the buffer that the axis splits */
+    uint32_t *bufs, n_bufs, n_in; /* the first n_in are read, the others written */
+    uint32_t axis;                /* collectives and part: the mesh axis */
+    MotMove *moves;               /* collectives and part: [n_in] */
     bool is_max;                  /* reduction: maximum instead of sum */
     uint32_t peer;
     MotWhen when;
@@ -163,7 +168,10 @@ MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32
  * destinations fit, waits acyclic (an event is signalled before it is waited for in program order), sends and receives matched.
  */
 MOT_CHECKED MotStatus mot_program_verify(const MotProgram *program);
+/* Whether an instruction meets the other ranks of its axis. */
+bool mot_instr_is_collective(const MotInstr *ins);
 
+/* The text form (docs/ir.md). There is no parser for it. */
 void mot_program_print(const MotProgram *program, MotText *text);
 
 #endif

@@ -68,6 +68,11 @@ static bool lists(const char *list, const char *prefix, const char *name)
     return false;
 }
 
+bool mot_passes_dump(const MotCtx *ctx, const char *name)
+{
+    return lists(ctx->debug.dump, "after:", name) || lists(ctx->debug.dump, "", "all");
+}
+
 static const char *print(MotCtx *ctx, const MotGraph *g)
 {
     MotText text;
@@ -130,7 +135,7 @@ static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, con
     mot_debug(ctx, "pass %s: %u operators became %u", pass->name, n_before, g->body.n);
     if (last_good)
         MOT_TRY(verify_after(ctx, g, pass, last_good));
-    if (lists(ctx->debug.dump, "after:", pass->name) || lists(ctx->debug.dump, "", "all"))
+    if (mot_passes_dump(ctx, pass->name))
         mot_info(ctx, "// after %s\n%s", pass->name, print(ctx, g));
     if (lists(ctx->debug.stop, "after:", pass->name))
         return mot_fail(ctx, MOT_STOPPED, MOT_NOWHERE, "stopped after pass %s, as MOTLEY_STOP asks",

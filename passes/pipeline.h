@@ -19,4 +19,7 @@ MOT_CHECKED MotStatus mot_passes_run(MotCtx *ctx, MotGraph *g, const MotPassOpts
 MOT_CHECKED MotStatus mot_passes_run_list(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts,
                                           const char *list);
 
+/* Whether MOTLEY_DUMP asks for what this pass leaves; `lower` is the way from Plan to Program. */
+bool mot_passes_dump(const MotCtx *ctx, const char *name);
+
 #endif

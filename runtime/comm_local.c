@@ -7,11 +7,13 @@
 
 #include <string.h>
 
-/* The group of one collective: the mesh positions along an axis, in coordinate order. */
+/* The group of one collective: the mesh positions along an axis, in coordinate order; and the move at hand. */
 typedef struct {
     MotComm *comm;
     const MotInstr *ins;
     uint32_t member[MOT_MAX_RANKS], n, own;
+    uint32_t src, dst;
+    int dim, dim_out;
 } Group;
 
 static Group find_group(MotComm *comm, const MotInstr *ins)
@@ -25,6 +27,14 @@ static Group find_group(MotComm *comm, const MotInstr *ins)
     for (uint32_t i = 0; i < group.n; i++)
         group.member[i] = comm->position - group.own * stride + i * stride;
     return group;
+}
+
+static void take_move(Group *g, uint32_t i)
+{
+    g->src = g->ins->bufs[i];
+    g->dst = g->ins->bufs[g->ins->n_in + i];
+    g->dim = g->ins->moves[i].dim;
+    g->dim_out = g->ins->moves[i].dim_out;
 }
 
 static char *buffer_of(const Group *g, uint32_t i, uint32_t buf)
@@ -71,23 +81,23 @@ static int64_t part_offset(const Group *g, uint32_t i, uint32_t buf, int dim)
     return g->comm->bindings[g->member[i]].offset[symbol];
 }
 
-static void all_gather(Group *g)
+static void all_gather(const Group *g)
 {
-    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
-    Layout to = layout_of(type_of(g, g->own, dst), g->ins->dim);
+    uint32_t src = g->src, dst = g->dst;
+    Layout to = layout_of(type_of(g, g->own, dst), g->dim);
     int64_t bytes = mot_dtype_bytes(type_of(g, g->own, dst)->dtype);
     for (uint32_t i = 0; i < g->n; i++) {
-        Layout from = layout_of(type_of(g, i, src), g->ins->dim);
-        copy_range(buffer_of(g, g->own, dst), to, part_offset(g, i, src, g->ins->dim),
+        Layout from = layout_of(type_of(g, i, src), g->dim);
+        copy_range(buffer_of(g, g->own, dst), to, part_offset(g, i, src, g->dim),
                    buffer_of(g, i, src), from, 0, from.size, bytes);
     }
 }
 
 /* Source and destination split one dim at different places: what of every peer's range lies in the own one is copied. */
-static void split_again(Group *g)
+static void split_again(const Group *g)
 {
-    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
-    int dim = g->ins->dim;
+    uint32_t src = g->src, dst = g->dst;
+    int dim = g->dim;
     const MotType *own = type_of(g, g->own, dst);
     Layout to = layout_of(own, dim);
     int64_t begin = part_offset(g, g->own, dst, dim), end = begin + to.size;
@@ -103,11 +113,11 @@ static void split_again(Group *g)
 }
 
 /* Source split along dim, destination along dim_out: of every peer's source the own range of dim_out goes to the peer's range of dim. */
-static void all_to_all(Group *g)
+static void all_to_all(const Group *g)
 {
-    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
+    uint32_t src = g->src, dst = g->dst;
     const MotType *own = type_of(g, g->own, dst);
-    int dim = g->ins->dim, dim_out = g->ins->dim_out;
+    int dim = g->dim, dim_out = g->dim_out;
     int64_t bytes = mot_dtype_bytes(own->dtype), at = part_offset(g, g->own, dst, dim_out);
     int first = dim < dim_out ? dim : dim_out, second = dim < dim_out ? dim_out : dim;
     for (uint32_t i = 0; i < g->n; i++) {
@@ -173,13 +183,13 @@ static void reduce_run(char *dst, const char *const *src, uint32_t n_src, int64_
     }
 }
 
-static void reduce_scatter(Group *g)
+static void reduce_scatter(const Group *g)
 {
-    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
-    Layout from = layout_of(type_of(g, g->own, src), g->ins->dim),
-           to = layout_of(type_of(g, g->own, dst), g->ins->dim);
+    uint32_t src = g->src, dst = g->dst;
+    Layout from = layout_of(type_of(g, g->own, src), g->dim),
+           to = layout_of(type_of(g, g->own, dst), g->dim);
     MotDtype dtype = type_of(g, g->own, dst)->dtype;
-    int64_t at = part_offset(g, g->own, dst, g->ins->dim), bytes = mot_dtype_bytes(dtype);
+    int64_t at = part_offset(g, g->own, dst, g->dim), bytes = mot_dtype_bytes(dtype);
     const char *rows[MOT_MAX_RANKS];
     for (int64_t o = 0; o < from.outer; o++) {
         for (uint32_t i = 0; i < g->n; i++)
@@ -195,9 +205,9 @@ static int64_t chunk(int64_t n, uint32_t i, uint32_t n_members)
     return n * i / n_members;
 }
 
-static void reduce_chunk(Group *g, int64_t begin, int64_t end)
+static void reduce_chunk(const Group *g, int64_t begin, int64_t end)
 {
-    uint32_t src = g->ins->bufs[0], dst = g->ins->bufs[1];
+    uint32_t src = g->src, dst = g->dst;
     MotDtype dtype = type_of(g, g->own, dst)->dtype;
     int64_t bytes = mot_dtype_bytes(dtype);
     const char *rows[MOT_MAX_RANKS];
@@ -232,32 +242,40 @@ static MotStatus pass_gate(Group *g, uint32_t phase)
     return wait_all(g, true, 2 * g->comm->passed[g->ins->axis] + phase);
 }
 
-static MotStatus all_reduce(Group *g)
+/* Up to so many elements every rank reduces all, and nothing is copied afterwards. */
+enum { SMALL_REDUCTION = 4096 };
+
+static void reduce_own(const Group *g)
 {
-    enum { SMALL = 4096 };
-    uint32_t dst = g->ins->bufs[1];
-    const MotType *type = type_of(g, g->own, dst);
-    int64_t n = mot_type_elements(type), bytes = mot_dtype_bytes(type->dtype);
-    if (n <= SMALL) {
+    int64_t n = mot_type_elements(type_of(g, g->own, g->dst));
+    if (n <= SMALL_REDUCTION)
         reduce_chunk(g, 0, n);
-        return pass_gate(g, 2);
-    }
-    reduce_chunk(g, chunk(n, g->own, g->n), chunk(n, g->own + 1, g->n));
-    MOT_TRY(pass_gate(g, 2));
-    for (uint32_t i = 0; i < g->n; i++) {
-        int64_t begin = chunk(n, i, g->n), end = chunk(n, i + 1, g->n);
-        if (i != g->own && end > begin)
-            memcpy(buffer_of(g, g->own, dst) + begin * bytes, buffer_of(g, i, dst) + begin * bytes,
-                   (size_t)((end - begin) * bytes));
-    }
-    return MOT_OK;
+    else
+        reduce_chunk(g, chunk(n, g->own, g->n), chunk(n, g->own + 1, g->n));
 }
 
-/* Bytes that this rank receives, for the log and for emulated links. */
+static void copy_reduced(const Group *g)
+{
+    const MotType *type = type_of(g, g->own, g->dst);
+    int64_t n = mot_type_elements(type), bytes = mot_dtype_bytes(type->dtype);
+    for (uint32_t i = 0; n > SMALL_REDUCTION && i < g->n; i++) {
+        int64_t begin = chunk(n, i, g->n), end = chunk(n, i + 1, g->n);
+        if (i != g->own && end > begin)
+            memcpy(buffer_of(g, g->own, g->dst) + begin * bytes,
+                   buffer_of(g, i, g->dst) + begin * bytes, (size_t)((end - begin) * bytes));
+    }
+}
+
+static void convert_split(const Group *g)
+{
+    (g->dim == g->dim_out ? split_again : all_to_all)(g);
+}
+
+/* Bytes that this rank receives in the move, for the log and for emulated links. */
 static int64_t received_bytes(const Group *g)
 {
-    int64_t src = mot_type_bytes(type_of(g, g->own, g->ins->bufs[0]));
-    int64_t dst = mot_type_bytes(type_of(g, g->own, g->ins->bufs[1]));
+    int64_t src = mot_type_bytes(type_of(g, g->own, g->src));
+    int64_t dst = mot_type_bytes(type_of(g, g->own, g->dst));
     switch (g->ins->kind) {
     case MOT_INS_ALL_REDUCE:
         return 2 * dst * (g->n - 1) / g->n;
@@ -288,14 +306,12 @@ static void emulate_link(const Group *g, int64_t start_ns, int64_t bytes)
         mot_sleep_until_ns(start_ns + (int64_t)(seconds * 1e9));
 }
 
-static void take_part(MotComm *comm, const MotInstr *ins)
+static void take_part(const Group *g)
 {
-    Group g = find_group(comm, ins);
-    uint32_t src = ins->bufs[0], dst = ins->bufs[1];
-    Layout to = layout_of(type_of(&g, g.own, dst), ins->dim);
-    copy_range(buffer_of(&g, g.own, dst), to, 0, buffer_of(&g, g.own, src),
-               layout_of(type_of(&g, g.own, src), ins->dim), part_offset(&g, g.own, dst, ins->dim),
-               to.size, mot_dtype_bytes(type_of(&g, g.own, dst)->dtype));
+    Layout to = layout_of(type_of(g, g->own, g->dst), g->dim);
+    copy_range(buffer_of(g, g->own, g->dst), to, 0, buffer_of(g, g->own, g->src),
+               layout_of(type_of(g, g->own, g->src), g->dim), part_offset(g, g->own, g->dst, g->dim),
+               to.size, mot_dtype_bytes(type_of(g, g->own, g->dst)->dtype));
 }
 
 static void copy_whole(MotComm *comm, const MotInstr *ins)
@@ -307,30 +323,52 @@ static void copy_whole(MotComm *comm, const MotInstr *ins)
            (size_t)mot_type_bytes(&b->types[ins->bufs[1]]));
 }
 
+/* What a rank does for each move once all sources are ready, and after all have done that (or nothing). */
+typedef struct {
+    void (*first)(const Group *), (*second)(const Group *);
+} Phases;
+
+static const Phases phases[] = {
+    [MOT_INS_ALL_REDUCE] = {reduce_own, copy_reduced},
+    [MOT_INS_REDUCE_SCATTER] = {reduce_scatter, NULL},
+    [MOT_INS_ALL_GATHER] = {all_gather, NULL},
+    [MOT_INS_ALL_TO_ALL] = {convert_split, NULL},
+    [MOT_INS_PART] = {take_part, NULL},
+};
+
+static int64_t run_phase(Group *g, void (*phase)(const Group *))
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < g->ins->n_in; i++) {
+        take_move(g, i);
+        phase(g);
+        bytes += received_bytes(g);
+    }
+    return bytes;
+}
+
 MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins)
 {
-    if (ins->kind == MOT_INS_PART || ins->kind == MOT_INS_COPY) {
-        (ins->kind == MOT_INS_PART ? take_part : copy_whole)(comm, ins);
+    if (ins->kind == MOT_INS_COPY) {
+        copy_whole(comm, ins);
         return MOT_OK;
     }
     Group g = find_group(comm, ins);
+    const Phases *phase = &phases[ins->kind];
+    if (!mot_instr_is_collective(ins)) {
+        run_phase(&g, phase->first);
+        return MOT_OK;
+    }
     MOT_TRY(pass_gate(&g, 1));
     int64_t start = mot_now_ns();
-    bool has_two_phases = ins->kind == MOT_INS_ALL_REDUCE;
-    if (has_two_phases)
-        MOT_TRY(all_reduce(&g));
-    else if (ins->kind == MOT_INS_REDUCE_SCATTER)
-        reduce_scatter(&g);
-    else if (ins->kind == MOT_INS_ALL_GATHER)
-        all_gather(&g);
-    else if (ins->dim == ins->dim_out)
-        split_again(&g);
-    else
-        all_to_all(&g);
-    int64_t bytes = received_bytes(&g);
+    int64_t bytes = run_phase(&g, phase->first);
+    if (phase->second) {
+        MOT_TRY(pass_gate(&g, 2));
+        run_phase(&g, phase->second);
+    }
     comm->moved_bytes += bytes;
     emulate_link(&g, start, bytes);
-    if (!has_two_phases)
+    if (!phase->second)
         mot_gate_open(&comm->shared->rank[comm->position].arrived[ins->axis]);
     mot_gate_open(&comm->shared->rank[comm->position].left[ins->axis]);
     comm->passed[ins->axis]++;

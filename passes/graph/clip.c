@@ -3,7 +3,7 @@
  * min(1, C / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
  *
  * The squares of each gradient are one reduce_sum, so that a split gradient gives a partial sum; the sums are added in the
- * order of the parameters. Needs: autodiff. Cost: linear in parameters; at run time one read of every gradient.
+ * order of the parameters, after all of them: the ranks then meet once for all their partial sums. Needs: autodiff. Cost: linear in parameters; at run time one read of every gradient.
  */
 #include "ir/builder.h"
 #include "passes/graph/optimizer.h"
@@ -31,14 +31,15 @@ static MotValue global_norm(MotBuilder *b)
 {
     MotGraph *g = b->graph;
     MotDtype dtype = widest_dtype(g);
-    MotValue total = 0;
+    MotValue *squares = mot_arena_array(&g->ctx->arena, MotValue, g->body.n), total = 0;
+    uint32_t n_squares = 0;
     for (uint32_t i = 0, n = g->body.n; i < n; i++) {
         const MotOp op = *mot_graph_op(g, g->body.data[i]);
-        if (op.kind != MOT_OP_GRADIENT)
-            continue;
-        MotValue squares = sum_of_squares(b, op.in[1], dtype);
-        total = total ? mot_add(b, total, squares) : squares;
+        if (op.kind == MOT_OP_GRADIENT)
+            squares[n_squares++] = sum_of_squares(b, op.in[1], dtype);
     }
+    for (uint32_t i = 0; i < n_squares; i++)
+        total = total ? mot_add(b, total, squares[i]) : squares[i];
     return total ? mot_sqrt(b, total) : 0;
 }
 

@@ -1,10 +1,12 @@
 /*
  * Plan -> Program: ops become kernels over local shapes, differences between a value's sharding and what a user wants become
- * collectives, assignments become copies into the parameter's buffer. Events between the streams are added at the end.
+ * collectives, assignments become copies into the parameter's buffer. Then collectives are gathered (coalesce.h), and events between
+ * the streams added.
  */
 #include "passes/lower/lower.h"
 
 #include "ir/builder.h"
+#include "passes/lower/coalesce.h"
 #include "passes/lower/schedule.h"
 #include "passes/lower/sections.h"
 
@@ -103,8 +105,6 @@ static MotInstr *add_instr(Lower *l, MotInstrKind kind, const MotOp *op, const u
                     .bufs = mot_arena_copy(&l->ctx->arena, bufs, n_bufs * sizeof *bufs),
                     .n_bufs = n_bufs,
                     .n_in = n_in,
-                    .dim = -1,
-                    .dim_out = -1,
                     .origin = op->origin,
                     .role = op->role};
     mot_vec_push(&l->ctx->arena, &l->program->section[l->section], ins);
@@ -188,8 +188,9 @@ static uint32_t get_form(Lower *l, const MotOp *user, MotValue v, MotSharding ne
         uint32_t out = add_buf(l, MOT_BUF_SCRATCH, v, have);
         MotInstr *ins = add_instr(l, conversion.kind, user, (uint32_t[]){buf, out}, 2, 1);
         ins->axis = (uint32_t)a;
-        ins->dim = from_dim >= 0 ? from_dim : to_dim;
-        ins->dim_out = from_dim >= 0 && to_dim >= 0 ? to_dim : -1;
+        MotMove move = {.dim = from_dim >= 0 ? from_dim : to_dim,
+                        .dim_out = from_dim >= 0 && to_dim >= 0 ? to_dim : -1};
+        ins->moves = mot_arena_copy(&l->ctx->arena, &move, sizeof move);
         ins->is_max = is_max;
         buf = out;
         add_form(l, v, have, buf);
@@ -707,6 +708,7 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
         MOT_TRY(mot_factors(g, mot_graph_op(g, g->body.data[i]), &l.factors[g->body.data[i]]));
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
         lower_section(&l, (MotSection)s);
+        mot_coalesce(program, (MotSection)s);
         add_events(program, (MotSection)s);
     }
     set_copies(&l, mot_schedule_in_flight(plan->schedule, stage, plan->stages.n, plan->n_micro));

@@ -1,0 +1,151 @@
+/*
+ * A Program as records. An instruction names the buffers that it writes as its results and those that it reads as its operands.
+ * Kernels print as the graphs that they are.
+ */
+#include "ir/program.h"
+
+#include "ir/graph_text.h"
+#include "ir/record.h"
+
+static MotTerm name_of(MotArena *arena, MotTermKind kind, const char *prefix, uint32_t number)
+{
+    return mot_term_text(kind, mot_arena_printf(arena, "%s%u", prefix, number));
+}
+
+static void add_int(MotArena *arena, MotRecord *r, const char *name, int64_t value)
+{
+    mot_record_add_attr(arena, r, name, mot_term_int(value));
+}
+
+static void add_text(MotArena *arena, MotRecord *r, const char *name, const char *value)
+{
+    if (value)
+        mot_record_add_attr(arena, r, name, mot_term_text(MOT_TERM_STRING, value));
+}
+
+static MotRecord dim_record(MotArena *arena, const MotProgram *p, uint32_t i)
+{
+    const MotDim *dim = &p->dims.data[i];
+    MotRecord r = {.op = "dim"};
+    mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_SYMBOL, dim->name));
+    add_text(arena, &r, "axis", p->mesh.axis[dim->axis].name);
+    add_int(arena, &r, "size", dim->size);
+    add_int(arena, &r, "granule", dim->granule);
+    if (dim->parent)
+        mot_record_add_attr(arena, &r, "parent",
+                            mot_term_text(MOT_TERM_SYMBOL, p->dims.data[dim->parent - 1].name));
+    return r;
+}
+
+static MotRecordType type_record(const MotProgram *p, const MotType *type)
+{
+    MotRecordType record = {.dtype = type->dtype, .rank = type->rank};
+    for (int d = 0; d < type->rank; d++)
+        if (type->dims[d] < 0)
+            record.dims[d].symbol = p->dims.data[-type->dims[d] - 1].name;
+        else
+            record.dims[d].size = type->dims[d];
+    return record;
+}
+
+static MotRecord buf_record(MotArena *arena, const MotProgram *p, uint32_t i)
+{
+    const MotBuf *buf = &p->bufs.data[i];
+    MotRecord r = {.op = "buf"};
+    mot_vec_push(arena, &r.out, name_of(arena, MOT_TERM_VALUE, "", i));
+    mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_WORD, mot_buf_kind_names[buf->kind]));
+    add_text(arena, &r, "name", buf->name);
+    if (buf->alias)
+        mot_record_add_attr(arena, &r, "alias",
+                            name_of(arena, MOT_TERM_VALUE, "", buf->alias - 1));
+    mot_vec_push(arena, &r.types, type_record(p, &buf->type));
+    return r;
+}
+
+static MotTerm event_list(MotArena *arena, const MotInstr *ins)
+{
+    MotTerm *items = mot_arena_array(arena, MotTerm, ins->wait.n);
+    for (uint32_t i = 0; i < ins->wait.n; i++)
+        items[i] = mot_term_int(ins->wait.data[i]);
+    return mot_term_list(items, ins->wait.n);
+}
+
+static MotTerm dim_list(MotArena *arena, const MotInstr *ins, bool is_out)
+{
+    MotTerm *items = mot_arena_array(arena, MotTerm, ins->n_in);
+    for (uint32_t i = 0; i < ins->n_in; i++)
+        items[i] = mot_term_int(is_out ? ins->moves[i].dim_out : ins->moves[i].dim);
+    return mot_term_list(items, ins->n_in);
+}
+
+static MotRecord instr_record(MotArena *arena, const MotProgram *p, const MotInstr *ins)
+{
+    MotRecord r = {.op = mot_instr_names[ins->kind]};
+    if (ins->kind == MOT_INS_LAUNCH)
+        mot_vec_push(arena, &r.in,
+                     mot_term_text(MOT_TERM_SYMBOL, p->kernels.data[ins->kernel].name));
+    for (uint32_t k = 0; k < ins->n_bufs; k++)
+        if (k < ins->n_in)
+            mot_vec_push(arena, &r.in, name_of(arena, MOT_TERM_VALUE, "", ins->bufs[k]));
+        else
+            mot_vec_push(arena, &r.out, name_of(arena, MOT_TERM_VALUE, "", ins->bufs[k]));
+    if (ins->moves) {
+        add_text(arena, &r, "axis", p->mesh.axis[ins->axis].name);
+        mot_record_add_attr(arena, &r, "dim", dim_list(arena, ins, false));
+    }
+    if (ins->kind == MOT_INS_ALL_TO_ALL)
+        mot_record_add_attr(arena, &r, "dim_out", dim_list(arena, ins, true));
+    if (ins->is_max)
+        mot_record_add_attr(arena, &r, "max", (MotTerm){.kind = MOT_TERM_NONE});
+    if (ins->stream == MOT_STREAM_COMM)
+        mot_record_add_attr(arena, &r, "stream", mot_term_text(MOT_TERM_WORD, "comm"));
+    if (ins->wait.n)
+        mot_record_add_attr(arena, &r, "wait", event_list(arena, ins));
+    if (ins->signal)
+        add_int(arena, &r, "signal", ins->signal);
+    add_text(arena, &r, "origin", ins->origin);
+    return r;
+}
+
+static MotRecord section_record(MotArena *arena, const MotProgram *p, MotSection section)
+{
+    MotRecord r = {.op = "section", .has_body = true};
+    mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_WORD, mot_section_names[section]));
+    for (uint32_t i = 0; i < p->section[section].n; i++)
+        mot_vec_push(arena, &r.body, instr_record(arena, p, &p->section[section].data[i]));
+    return r;
+}
+
+static MotRecord output_record(MotArena *arena, const MotOutput *output)
+{
+    MotRecord r = {.op = "output"};
+    mot_vec_push(arena, &r.in, name_of(arena, MOT_TERM_VALUE, "", output->buf));
+    mot_vec_push(arena, &r.in, name_of(arena, MOT_TERM_VALUE, "", output->eval_buf));
+    add_text(arena, &r, "name", output->name);
+    return r;
+}
+
+void mot_program_print(const MotProgram *p, MotText *text)
+{
+    MotArena *arena = &p->ctx->arena;
+    MotRecord r = {.op = "program", .has_body = true};
+    mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_SYMBOL, p->name));
+    for (uint32_t i = 0; i < p->dims.n; i++)
+        mot_vec_push(arena, &r.body, dim_record(arena, p, i));
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        mot_vec_push(arena, &r.body, buf_record(arena, p, i));
+    for (uint32_t i = 0; i < p->kernels.n; i++) {
+        MotRecord kernel = mot_graph_to_record(p->kernels.data[i].graph);
+        kernel.op = "kernel";
+        kernel.in.data[0].text = p->kernels.data[i].name;
+        mot_vec_push(arena, &r.body, kernel);
+    }
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        mot_vec_push(arena, &r.body, section_record(arena, p, (MotSection)s));
+    for (uint32_t i = 0; i < p->outputs.n; i++)
+        mot_vec_push(arena, &r.body, output_record(arena, &p->outputs.data[i]));
+    MotRecords records = {0};
+    mot_vec_push(arena, &records, mot_record_header(p->ctx, "program", 1));
+    mot_vec_push(arena, &records, r);
+    mot_records_print(&records, text);
+}

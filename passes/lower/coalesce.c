@@ -1,0 +1,205 @@
+/* Collectives rise to their sources and sink to their first users, in buckets. */
+#include "passes/lower/coalesce.h"
+
+#include <string.h>
+
+enum { BUCKETS = 8, LEAST_BYTES = 1 << 20 };
+
+typedef MotVec(MotInstr) Instrs;
+
+/* ---- Rising ---- */
+
+/*
+ * The order with every collective as early as it can be: place[i] is the number of instructions which don't move that it has to
+ * follow. Those that share a place keep their order among each other.
+ */
+static uint32_t *find_places(const MotProgram *p, MotSection section)
+{
+    MotArena *arena = &p->ctx->arena;
+    uint32_t n = p->section[section].n, n_fixed = 0;
+    uint32_t *place = mot_arena_array(arena, uint32_t, n);
+    /* By memory: the place after its last writer, and after its last reader or writer. */
+    uint32_t *written = mot_arena_array(arena, uint32_t, p->bufs.n),
+             *used = mot_arena_array(arena, uint32_t, p->bufs.n);
+    for (uint32_t i = 0; i < n; i++) {
+        const MotInstr *ins = &p->section[section].data[i];
+        uint32_t at = mot_instr_is_collective(ins) ? 0 : ++n_fixed;
+        for (uint32_t k = 0; k < ins->n_bufs; k++) {
+            uint32_t memory = mot_program_owner(p, ins->bufs[k]);
+            uint32_t after = k < ins->n_in ? written[memory] : used[memory];
+            at = after > at ? after : at;
+        }
+        place[i] = at;
+        for (uint32_t k = 0; k < ins->n_bufs; k++) {
+            uint32_t memory = mot_program_owner(p, ins->bufs[k]);
+            used[memory] = at > used[memory] ? at : used[memory];
+            if (k >= ins->n_in)
+                written[memory] = at;
+        }
+    }
+    return place;
+}
+
+/* Counting sort by place; at equal places what doesn't move comes first. */
+static MotInstr *raise(const MotProgram *p, MotSection section)
+{
+    MotArena *arena = &p->ctx->arena;
+    const MotInstr *ins = p->section[section].data;
+    uint32_t n = p->section[section].n, *place = find_places(p, section);
+    uint32_t *next = mot_arena_array(arena, uint32_t, n + 2);
+    MotInstr *sorted = mot_arena_array(arena, MotInstr, n);
+    for (uint32_t i = 0; i < n; i++)
+        next[place[i] + 1]++;
+    for (uint32_t i = 1; i < n + 2; i++)
+        next[i] += next[i - 1];
+    for (int moves = 0; moves < 2; moves++)
+        for (uint32_t i = 0; i < n; i++)
+            if (mot_instr_is_collective(&ins[i]) == (moves == 1))
+                sorted[next[place[i]]++] = ins[i];
+    return sorted;
+}
+
+/* ---- Sinking ---- */
+
+/* Collectives of one kind that wait to be issued together. */
+typedef struct {
+    MotVec(const MotInstr *) members;
+    int64_t bytes, limit;
+    MotInstrKind kind;
+    MotWhen when;
+    uint32_t axis;
+    bool is_max;
+} Bucket;
+
+typedef struct {
+    const MotProgram *program;
+    Instrs out;
+    MotVec(Bucket) buckets;
+    uint32_t *source_of, *result_of; /* by memory: the bucket + 1 that reads it, that writes it */
+} Sinker;
+
+/* Bytes of the whole values: shares may change, the buckets stay. */
+static int64_t moved_bytes(const MotProgram *p, const MotInstr *ins)
+{
+    int64_t bytes = 0;
+    for (uint32_t k = 0; k < ins->n_in; k++)
+        bytes += mot_type_bytes(&p->bufs.data[ins->bufs[k]].global);
+    return bytes;
+}
+
+static uint32_t find_bucket(const Sinker *s, const MotInstr *ins)
+{
+    uint32_t i = 0;
+    for (; i < s->buckets.n; i++) {
+        const Bucket *b = &s->buckets.data[i];
+        if (b->kind == ins->kind && b->when == ins->when && b->axis == ins->axis &&
+            b->is_max == ins->is_max)
+            break;
+    }
+    return i;
+}
+
+static void size_buckets(Sinker *s, MotSection section)
+{
+    const MotProgram *p = s->program;
+    for (uint32_t i = 0; i < p->section[section].n; i++) {
+        const MotInstr *ins = &p->section[section].data[i];
+        if (!mot_instr_is_collective(ins))
+            continue;
+        uint32_t b = find_bucket(s, ins);
+        if (b == s->buckets.n)
+            mot_vec_push(&p->ctx->arena, &s->buckets,
+                         (Bucket){.kind = ins->kind,
+                                  .when = ins->when,
+                                  .axis = ins->axis,
+                                  .is_max = ins->is_max});
+        s->buckets.data[b].limit += moved_bytes(p, ins);
+    }
+    for (uint32_t b = 0; b < s->buckets.n; b++) {
+        int64_t limit = s->buckets.data[b].limit / BUCKETS;
+        s->buckets.data[b].limit = limit > LEAST_BYTES ? limit : LEAST_BYTES;
+    }
+}
+
+/* Issues what waits in the bucket as one instruction, and empties it. */
+static void flush(Sinker *s, Bucket *b)
+{
+    MotArena *arena = &s->program->ctx->arena;
+    uint32_t n = 0, at = 0;
+    for (uint32_t i = 0; i < b->members.n; i++)
+        n += b->members.data[i]->n_in;
+    if (n == 0)
+        return;
+    MotInstr merged = *b->members.data[0];
+    merged.n_in = n;
+    merged.n_bufs = 2 * n;
+    merged.bufs = mot_arena_array(arena, uint32_t, 2 * n);
+    merged.moves = mot_arena_array(arena, MotMove, n);
+    for (uint32_t i = 0; i < b->members.n; i++) {
+        const MotInstr *ins = b->members.data[i];
+        for (uint32_t k = 0; k < ins->n_in; k++, at++) {
+            merged.bufs[at] = ins->bufs[k];
+            merged.bufs[n + at] = ins->bufs[ins->n_in + k];
+            merged.moves[at] = ins->moves[k];
+            s->source_of[mot_program_owner(s->program, merged.bufs[at])] = 0;
+            s->result_of[mot_program_owner(s->program, merged.bufs[n + at])] = 0;
+        }
+    }
+    mot_vec_push(arena, &s->out, merged);
+    b->members.n = 0;
+    b->bytes = 0;
+}
+
+/* Issues every waiting collective that has to come before `ins`. */
+static void flush_for(Sinker *s, const MotInstr *ins)
+{
+    for (uint32_t k = 0; k < ins->n_bufs; k++) {
+        uint32_t memory = mot_program_owner(s->program, ins->bufs[k]);
+        if (s->result_of[memory])
+            flush(s, &s->buckets.data[s->result_of[memory] - 1]);
+        if (k >= ins->n_in && s->source_of[memory])
+            flush(s, &s->buckets.data[s->source_of[memory] - 1]);
+    }
+}
+
+static void put(Sinker *s, const MotInstr *ins)
+{
+    const MotProgram *p = s->program;
+    uint32_t number = find_bucket(s, ins);
+    Bucket *b = &s->buckets.data[number];
+    /* A source belongs to one bucket at a time: its next writer has one to flush. */
+    for (uint32_t k = 0; k < ins->n_in; k++) {
+        uint32_t other = s->source_of[mot_program_owner(p, ins->bufs[k])];
+        if (other && other != number + 1)
+            flush(s, &s->buckets.data[other - 1]);
+    }
+    mot_vec_push(&p->ctx->arena, &b->members, ins);
+    b->bytes += moved_bytes(p, ins);
+    for (uint32_t k = 0; k < ins->n_bufs; k++)
+        (k < ins->n_in ? s->source_of : s->result_of)[mot_program_owner(p, ins->bufs[k])] =
+            number + 1;
+    if (b->bytes >= b->limit)
+        flush(s, b);
+}
+
+void mot_coalesce(MotProgram *program, MotSection section)
+{
+    MotArena *arena = &program->ctx->arena;
+    uint32_t n = program->section[section].n;
+    const MotInstr *raised = raise(program, section);
+    Sinker s = {.program = program,
+                .source_of = mot_arena_array(arena, uint32_t, program->bufs.n),
+                .result_of = mot_arena_array(arena, uint32_t, program->bufs.n)};
+    size_buckets(&s, section);
+    for (uint32_t i = 0; i < n; i++) {
+        flush_for(&s, &raised[i]);
+        if (mot_instr_is_collective(&raised[i]))
+            put(&s, &raised[i]);
+        else
+            mot_vec_push(arena, &s.out, raised[i]);
+    }
+    for (uint32_t b = 0; b < s.buckets.n; b++)
+        flush(&s, &s.buckets.data[b]);
+    memcpy(program->section[section].data, s.out.data, s.out.n * sizeof *s.out.data);
+    program->section[section].n = s.out.n;
+}
