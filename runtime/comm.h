@@ -5,18 +5,20 @@
 #ifndef MOTLEY_RUNTIME_COMM_H
 #define MOTLEY_RUNTIME_COMM_H
 
+#include "runtime/clock.h"
 #include "runtime/shared.h"
 
 /* One rank's view: the program, the binding of every rank, and who it is. */
 typedef struct MotComm {
     MotShared *shared;
+    MotClock *clock;
     const MotProgram *program;
     const MotCluster *cluster;
     const MotBinding *bindings; /* [n_ranks], by mesh position */
     uint32_t position;
     uint32_t micro;                /* the micro-batch at work */
     uint32_t passed[MOT_MAX_AXES]; /* collectives done, by axis */
-    int64_t wait_ns, moved_bytes;
+    int64_t wait_ns, moved_bytes; /* waiting in the device's time */
 } MotComm;
 
 /* Executes one collective (or part, or copy) of the program; returns when this rank's result is there and its source is free. */

@@ -217,10 +217,9 @@ static void reduce_chunk(const Group *g, int64_t begin, int64_t end)
                g->ins->is_max);
 }
 
-/* Waits until all members have opened their gate `target` times; counts the time as waiting. */
-static MotStatus wait_all(Group *g, bool is_arrival, uint32_t target)
+/* Waits until all members have opened their gate `target` times. */
+static MotStatus wait_all(const Group *g, bool is_arrival, uint32_t target)
 {
-    int64_t start = mot_now_ns();
     MotRankState *own = &g->comm->shared->rank[g->comm->position];
     for (uint32_t i = 0; i < g->n; i++) {
         MotRankState *peer = &g->comm->shared->rank[g->member[i]];
@@ -230,16 +229,52 @@ static MotStatus wait_all(Group *g, bool is_arrival, uint32_t target)
         MOT_TRY(mot_gate_wait(g->comm->shared, gate, target));
     }
     atomic_store_explicit(&own->awaited, NULL, memory_order_relaxed);
-    g->comm->wait_ns += mot_now_ns() - start;
     return MOT_OK;
 }
 
+/* Whoever comes first waits for the last, in the devices' time. */
+static void wait_for_latest(const Group *g, bool is_arrival)
+{
+    uint32_t axis = g->ins->axis;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const MotRankState *peer = &g->comm->shared->rank[g->member[i]];
+        mot_clock_wait(g->comm->clock, is_arrival ? peer->arrived_ns[axis] : peer->left_ns[axis]);
+    }
+}
+
 /* The gates of collective k stand at 2k + 1 (arrived) and 2k + 2 (a second phase). */
-static MotStatus pass_gate(Group *g, uint32_t phase)
+static MotStatus pass_gate(const Group *g, uint32_t phase)
 {
     MotRankState *own = &g->comm->shared->rank[g->comm->position];
     mot_gate_open(&own->arrived[g->ins->axis]);
     return wait_all(g, true, 2 * g->comm->passed[g->ins->axis] + phase);
+}
+
+static MotStatus arrive(const Group *g)
+{
+    MotClock *clock = g->comm->clock;
+    int64_t start = mot_clock_now(clock);
+    mot_clock_catch_up(clock, 0);
+    g->comm->shared->rank[g->comm->position].arrived_ns[g->ins->axis] = clock->ns;
+    MOT_TRY(pass_gate(g, 1));
+    wait_for_latest(g, true);
+    g->comm->wait_ns += mot_clock_now(clock) - start;
+    return MOT_OK;
+}
+
+static MotStatus leave(const Group *g)
+{
+    MotClock *clock = g->comm->clock;
+    uint32_t axis = g->ins->axis;
+    MotRankState *own = &g->comm->shared->rank[g->comm->position];
+    int64_t start = mot_clock_now(clock);
+    own->left_ns[axis] = clock->ns;
+    mot_gate_open(&own->left[axis]);
+    g->comm->passed[axis]++;
+    MOT_TRY(wait_all(g, false, g->comm->passed[axis]));
+    wait_for_latest(g, false);
+    g->comm->wait_ns += mot_clock_now(clock) - start;
+    return MOT_OK;
 }
 
 /* Up to so many elements every rank reduces all, and nothing is copied afterwards. */
@@ -288,8 +323,8 @@ static int64_t received_bytes(const Group *g)
     }
 }
 
-/* Delays delivery as the slowest emulated link of the group would. */
-static void emulate_link(const Group *g, int64_t start_ns, int64_t bytes)
+/* How long the slowest emulated link of the group takes for `bytes`. */
+static int64_t link_ns(const Group *g, int64_t bytes)
 {
     const MotMesh *mesh = &g->comm->program->mesh;
     double seconds = 0;
@@ -302,8 +337,7 @@ static void emulate_link(const Group *g, int64_t start_ns, int64_t bytes)
         if (link.is_emulated && s > seconds)
             seconds = s;
     }
-    if (seconds > 0)
-        mot_sleep_until_ns(start_ns + (int64_t)(seconds * 1e9));
+    return (int64_t)(seconds * 1e9);
 }
 
 static void take_part(const Group *g)
@@ -359,20 +393,19 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins)
         run_phase(&g, phase->first);
         return MOT_OK;
     }
-    MOT_TRY(pass_gate(&g, 1));
-    int64_t start = mot_now_ns();
+    MOT_TRY(arrive(&g));
+    mot_clock_begin(comm->clock);
     int64_t bytes = run_phase(&g, phase->first);
     if (phase->second) {
         MOT_TRY(pass_gate(&g, 2));
         run_phase(&g, phase->second);
+    } else {
+        mot_gate_open(&comm->shared->rank[comm->position].arrived[ins->axis]);
     }
     comm->moved_bytes += bytes;
-    emulate_link(&g, start, bytes);
-    if (!phase->second)
-        mot_gate_open(&comm->shared->rank[comm->position].arrived[ins->axis]);
-    mot_gate_open(&comm->shared->rank[comm->position].left[ins->axis]);
-    comm->passed[ins->axis]++;
-    return wait_all(&g, false, comm->passed[ins->axis]);
+    mot_clock_receive(comm->clock, mot_clock_cpu(comm->clock), link_ns(&g, bytes));
+    mot_clock_catch_up(comm->clock, 0);
+    return leave(&g);
 }
 
 /* The offset of the part along dim d of a buffer's whole tensor: dims that several axes split are nested. */

@@ -157,6 +157,7 @@ static MotStatus wait_finished(MotSession *s)
 static void issue(MotSession *s, MotCommand what)
 {
     s->shared->command = what;
+    s->shared->command_ns = mot_now_ns();
     s->n_commands++;
     mot_gate_open(&s->shared->command_count);
 }

@@ -17,17 +17,20 @@ typedef struct MotGate {
 
 typedef enum MotCommand { MOT_CMD_NONE, MOT_CMD_RUN, MOT_CMD_REBIND, MOT_CMD_QUIT } MotCommand;
 
-/* One rank's side, written by the rank and read by all. Times are of the last section run, in nanoseconds. */
+/* One rank's side, written by the rank and read by all. Times are of the last section run, in nanoseconds of the
+ * device's time. */
 typedef struct MotRankState {
     MotGate finished;                                  /* commands done */
     MotGate arrived[MOT_MAX_AXES], left[MOT_MAX_AXES]; /* collectives entered and left, by axis */
+    /* The device's time (runtime/clock.h) at the last of them; the gate publishes it. */
+    int64_t arrived_ns[MOT_MAX_AXES], left_ns[MOT_MAX_AXES];
     _Atomic uint32_t section, micro;                   /* at work, */
     _Atomic uint32_t instruction; /* and the position in it, or MOT_NO_INSTRUCTION */
     _Atomic uint32_t retired;     /* instructions done since the start */
     _Atomic(MotGate *) awaited;   /* the peer's gate that it waits at, or NULL, */
     _Atomic uint32_t target;      /* and for what count: who hangs is who waits for nothing */
     int64_t busy_ns, comm_ns,
-        wait_ns; /* busy: neither waiting for peers nor in a collective; emulated slowness counts */
+        wait_ns; /* busy: neither waiting for peers nor in a collective */
     int status;  /* MotStatus of a failed rank */
     char error[1024];
     char *arena;
@@ -36,6 +39,7 @@ typedef struct MotRankState {
 
 typedef struct MotShared {
     MotGate command_count; /* commands issued */
+    int64_t command_ns;    /* when the last one was */
     MotCommand command;
     MotSection section;
     int64_t share[MOT_MAX_AXES][64];
