@@ -98,8 +98,8 @@ static void print_params(MotArena *arena, const MotTrained *trained)
 
 static void count_ops(const MotGraph *g, uint32_t *out_counts)
 {
-    for (uint32_t i = 0; i < g->body.n; i++)
-        out_counts[mot_graph_op(g, g->body.data[i])->kind]++;
+    for (MotOpIter it = mot_op_iter(g); mot_op_iter_next(&it);)
+        out_counts[it.op->kind]++;
 }
 
 static double count_flops(const MotGraph *g)

@@ -116,6 +116,18 @@ static MotStatus number_buffers(Build *b)
     return MOT_OK;
 }
 
+static MotStatus check_ops(Build *b)
+{
+    for (uint32_t i = 0; i < b->g->body.n; i++) {
+        const MotOp *op = mot_graph_op(b->g, b->g->body.data[i]);
+        if (op->region)
+            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(b->g, op),
+                            "%s: an operator with a region is not compiled yet",
+                            mot_op_info(op->kind)->name);
+    }
+    return MOT_OK;
+}
+
 /* In memory the dtypes of training in f32; within a kernel also f64, which the optimizers' scalars want. */
 static MotStatus check_dtypes(Build *b)
 {
@@ -330,8 +342,9 @@ MotStatus mot_kernel_build(MotCtx *ctx, const MotGraph *graph, MotKernelIr *out_
 {
     *out_kernel = (MotKernelIr){.graph = graph};
     Build b = {.ctx = ctx, .kernel = out_kernel};
-    MOT_TRY(expand_graph(ctx, mot_graph_clone(ctx, graph),
-                         &b.g)); /* a copy: the original may belong to another thread */
+    b.g = mot_graph_clone(ctx, graph);
+    MOT_TRY(check_ops(&b));
+    MOT_TRY(expand_graph(ctx, b.g, &b.g)); /* a copy: the original may belong to another thread */
     b.buf_of = mot_arena_array(&ctx->arena, uint32_t, b.g->values.n);
     MOT_TRY(number_buffers(&b));
     MOT_TRY(check_dtypes(&b));

@@ -42,9 +42,28 @@ static MotStatus check_operands(MotBuilder *b, MotOpKind kind, const MotValue *i
     return MOT_OK;
 }
 
-static MotOp make_op(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
-                     const void *attrs)
+static MotStatus check_region(MotBuilder *b, MotOpKind kind, const MotGraph *region)
 {
+    MotCtx *ctx = b->graph->ctx;
+    MotLoc loc = {NULL, b->origin ? mot_quote(&ctx->arena, b->origin) : NULL};
+    const MotOpInfo *info = mot_op_info(kind);
+    bool owns_one = info->flags & MOT_FLAG_REGION;
+    if (owns_one != (region != NULL))
+        return mot_fail(ctx, MOT_ERR_MODEL, loc, "%s %s", info->name,
+                        owns_one ? "needs a region, { ... }" : "has no region");
+    if (region && b->graph->symbols.n)
+        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, loc,
+                        "%s: a graph with symbolic dims has no regions", info->name);
+    if (region && mot_graph_region_depth(region) >= MOT_MAX_REGION_DEPTH)
+        return mot_fail(ctx, MOT_ERR_LIMIT, loc, "%s: more than %d regions in one another",
+                        info->name, MOT_MAX_REGION_DEPTH);
+    return MOT_OK;
+}
+
+static MotOp make_op(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
+                     const void *attrs, MotGraph *region)
+{
+    uint32_t n_out = mot_op_n_results(kind, region);
     MotCtx *ctx = b->graph->ctx;
     const MotOpInfo *info = mot_op_info(kind);
     return (MotOp){.kind = kind,
@@ -52,10 +71,11 @@ static MotOp make_op(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t
                    .fwd = b->fwd,
                    .origin = b->origin,
                    .in = mot_arena_copy(&ctx->arena, in, n_in * sizeof *in),
-                   .out = mot_arena_array(&ctx->arena, MotValue, info->n_out),
+                   .out = mot_arena_array(&ctx->arena, MotValue, n_out),
                    .n_in = n_in,
-                   .n_out = info->n_out,
-                   .attrs = copy_attrs(ctx, info, attrs)};
+                   .n_out = n_out,
+                   .attrs = copy_attrs(ctx, info, attrs),
+                   .region = region};
 }
 
 static MotOpId append_op(MotGraph *g, MotOp op, const MotType *types)
@@ -74,21 +94,29 @@ static MotOpId append_op(MotGraph *g, MotOp op, const MotType *types)
 MotOpId mot_build_typed(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
                         const void *attrs, const MotType *types)
 {
-    if (b->graph->ctx->status != MOT_OK || check_operands(b, kind, in, n_in) != MOT_OK)
+    if (b->graph->ctx->status != MOT_OK || check_operands(b, kind, in, n_in) != MOT_OK ||
+        check_region(b, kind, NULL) != MOT_OK)
         return 0;
-    return append_op(b->graph, make_op(b, kind, in, n_in, attrs), types);
+    return append_op(b->graph, make_op(b, kind, in, n_in, attrs, NULL), types);
+}
+
+MotOpId mot_build_region(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
+                         const void *attrs, MotGraph *region)
+{
+    if (b->graph->ctx->status != MOT_OK || check_operands(b, kind, in, n_in) != MOT_OK ||
+        check_region(b, kind, region) != MOT_OK)
+        return 0;
+    MotOp op = make_op(b, kind, in, n_in, attrs, region);
+    MotType types[MOT_MAX_RESULTS] = {{0}};
+    if (mot_infer(b->graph, &op, types) != MOT_OK)
+        return 0;
+    return append_op(b->graph, op, types);
 }
 
 MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
                   const void *attrs)
 {
-    if (b->graph->ctx->status != MOT_OK || check_operands(b, kind, in, n_in) != MOT_OK)
-        return 0;
-    MotOp op = make_op(b, kind, in, n_in, attrs);
-    MotType types[MOT_MAX_RESULTS] = {{0}};
-    if (mot_infer(b->graph, &op, types) != MOT_OK)
-        return 0;
-    return append_op(b->graph, op, types);
+    return mot_build_region(b, kind, in, n_in, attrs, NULL);
 }
 
 MotValue mot_result(const MotBuilder *b, MotOpId op, uint32_t i)

@@ -26,6 +26,12 @@ MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_
 /* The same with the result types given, not inferred: types may name symbolic dims (kernels of a Program). */
 MotOpId mot_build_typed(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
                         const void *attrs, const MotType *types);
+/*
+ * mot_build for an op that owns a region, which it takes: the region must not be another op's. Fails if the region is missing,
+ * is not asked for, or is too deep (MOT_MAX_REGION_DEPTH).
+ */
+MotOpId mot_build_region(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
+                         const void *attrs, MotGraph *region);
 /* Result i of an op; 0 for op 0. */
 MotValue mot_result(const MotBuilder *b, MotOpId op, uint32_t i);
 

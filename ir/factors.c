@@ -306,6 +306,14 @@ static MotStatus find_contract(Loops *l)
     return MOT_OK;
 }
 
+/* A plan for the ops of a region is not there: nothing that splits or places ops may meet one. */
+static MotStatus find_scan(Loops *l)
+{
+    return mot_fail(l->g->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(l->g, l->op),
+                    "%s: an operator with a region can be neither planned nor compiled yet",
+                    mot_op_info(l->op->kind)->name);
+}
+
 /* ---- Composites: dims of the expansion's values that its primitives run over together are one
  * class ---- */
 

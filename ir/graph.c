@@ -10,6 +10,8 @@
 #define OWN_GRADIENT MOT_FLAG_OWN_GRADIENT
 #define UPDATE MOT_FLAG_UPDATE
 #define ELEMENTWISE MOT_FLAG_ELEMENTWISE
+#define REGION MOT_FLAG_REGION
+#define PER_OUTPUT MOT_PER_OUTPUT
 enum { GIVES_SAME = 0, GIVES_BOOL = 1 };
 
 #define ATTR(id, kind, name) {#name, MOT_ATTR_##kind, offsetof(MotAttr_##id, name)},
@@ -69,6 +71,60 @@ MotGraph *mot_graph_make(MotCtx *ctx, const char *name)
     mot_vec_push(&ctx->arena, &g->ops, (MotOp){0});
     return g;
 }
+
+/* ---- Regions ---- */
+
+MotSignature mot_graph_signature(const MotGraph *g)
+{
+    MotSignature s = {.n_in = 0};
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        if (op->kind == MOT_OP_INPUT && s.n_in++ < MOT_MAX_OPERANDS)
+            s.in[s.n_in - 1] = op->out[0];
+        else if (op->kind == MOT_OP_OUTPUT && s.n_out++ < MOT_MAX_RESULTS)
+            s.out[s.n_out - 1] = op->in[0];
+    }
+    return s;
+}
+
+int mot_graph_region_depth(const MotGraph *g)
+{
+    int depth = 0;
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        int inner = op->region ? 1 + mot_graph_region_depth(op->region) : 0;
+        depth = inner > depth ? inner : depth;
+    }
+    return depth;
+}
+
+uint32_t mot_op_n_results(MotOpKind kind, const MotGraph *region)
+{
+    if (infos[kind].n_out != MOT_PER_OUTPUT)
+        return infos[kind].n_out;
+    return region ? mot_graph_signature(region).n_out : 0;
+}
+
+MotOpIter mot_op_iter(const MotGraph *g)
+{
+    return (MotOpIter){.graphs = {g}};
+}
+
+bool mot_op_iter_next(MotOpIter *it)
+{
+    if (it->op && it->op->region && it->depth < MOT_MAX_REGION_DEPTH) {
+        it->graphs[++it->depth] = it->op->region;
+        it->next[it->depth] = 0;
+    }
+    while (it->next[it->depth] == it->graphs[it->depth]->body.n)
+        if (it->depth-- == 0)
+            return false;
+    it->graph = it->graphs[it->depth];
+    it->op = mot_graph_op(it->graph, it->graph->body.data[it->next[it->depth]++]);
+    return true;
+}
+
+/* ---- Uses, liveness, copies ---- */
 
 void mot_graph_replace(MotGraph *g, const MotValue *old_values, const MotValue *new_values,
                        uint32_t n)
@@ -206,6 +262,7 @@ MotGraph *mot_graph_clone(MotCtx *ctx, const MotGraph *g)
         op.in = mot_arena_copy(arena, op.in, op.n_in * sizeof *op.in);
         op.out = mot_arena_copy(arena, op.out, op.n_out * sizeof *op.out);
         op.attrs = op.attrs ? mot_arena_copy(arena, op.attrs, infos[op.kind].attrs_bytes) : NULL;
+        op.region = op.region ? mot_graph_clone(ctx, op.region) : NULL;
         mot_vec_push(arena, &copy->ops, op);
     }
     for (uint32_t i = 0; i < g->body.n; i++)
@@ -215,8 +272,25 @@ MotGraph *mot_graph_clone(MotCtx *ctx, const MotGraph *g)
     return copy;
 }
 
+/* The steps of a scan that inference has accepted. */
+static int64_t scan_steps(const MotGraph *g, const MotOp *op)
+{
+    const MotAttr_scan *a = mot_attrs(op, scan);
+    return mot_graph_type(g, op->in[a->carried])->dims[a->axes.data[0]];
+}
+
+static double scan_flops(const MotGraph *g, const MotOp *op)
+{
+    double step = 0;
+    for (uint32_t i = 0; i < op->region->body.n; i++)
+        step += mot_op_flops(op->region, mot_graph_op(op->region, op->region->body.data[i]));
+    return step * (double)scan_steps(g, op);
+}
+
 double mot_op_flops(const MotGraph *g, const MotOp *op)
 {
+    if (op->kind == MOT_OP_SCAN)
+        return scan_flops(g, op);
     if (op->kind == MOT_OP_CONTRACT) {
         /* Every letter is one loop: the product over the letters of both operands. */
         double flops = 2;

@@ -4,6 +4,10 @@
  * Values and ops are named by 32-bit ids; id 0 is none and is accepted everywhere (style.md, sticky builders). `body` lists
  * the ops in an order in which operands precede users. Ops are never moved in `ops`; passes append, redirect uses and call
  * mot_graph_compact, which drops what is dead and renumbers. Inputs, parameters, constants and outputs are ops as well.
+ *
+ * A region, the block of ops that an op such as scan owns, is a graph of its own: with own ids, inputs and outputs by position, and
+ * nothing seen of what is outside. So a scope can't be broken, a pass over one graph needs no scopes, and what has to see all
+ * ops, regions included, walks them with MotOpIter. What a region needs from outside is an operand of its op.
  */
 #ifndef MOTLEY_IR_GRAPH_H
 #define MOTLEY_IR_GRAPH_H
@@ -74,7 +78,13 @@ enum {
     MOT_FLAG_LINEAR_0 = 1 << 0, /* LINEAR(i) is 1 << i, i < 8 */
     MOT_FLAG_OWN_GRADIENT = 1 << 8,
     MOT_FLAG_UPDATE = 1 << 9,
-    MOT_FLAG_ELEMENTWISE = 1 << 10
+    MOT_FLAG_ELEMENTWISE = 1 << 10,
+    MOT_FLAG_REGION = 1 << 11
+};
+
+enum {
+    MOT_PER_OUTPUT = UINT16_MAX, /* as a row's n_out: one result an output of the region */
+    MOT_MAX_REGION_DEPTH = 8     /* regions in one another: what recurses over them relies on it */
 };
 
 /* A row of the table. */
@@ -105,7 +115,8 @@ typedef struct MotOp {
     const char *origin; /* the node of the ONNX file it came from, or NULL */
     MotValue *in, *out; /* an optional operand that is absent is 0 */
     uint32_t n_in, n_out;
-    void *attrs; /* MotAttr_<attrs_name> */
+    void *attrs;             /* MotAttr_<attrs_name> */
+    struct MotGraph *region; /* MOT_FLAG_REGION: what it owns, else NULL */
 } MotOp;
 
 typedef struct MotValueInfo {
@@ -125,6 +136,16 @@ typedef struct MotGraph {
 } MotGraph;
 
 MotGraph *mot_graph_make(MotCtx *ctx, const char *name);
+/* The values of a graph's inputs, and what its outputs show, by position. */
+typedef struct MotSignature {
+    MotValue in[MOT_MAX_OPERANDS], out[MOT_MAX_RESULTS];
+    uint32_t n_in, n_out; /* all there are: if more than fit, the others are left out above */
+} MotSignature;
+MotSignature mot_graph_signature(const MotGraph *g);
+/* How deep regions lie in one another: 0 for a graph without. */
+int mot_graph_region_depth(const MotGraph *g);
+/* The number of results of an op of that kind with that region (NULL: none). */
+uint32_t mot_op_n_results(MotOpKind kind, const MotGraph *region);
 
 static inline MotOp *mot_graph_op(const MotGraph *g, MotOpId id)
 {
@@ -142,23 +163,42 @@ static inline MotOp *mot_graph_def(const MotGraph *g, MotValue v)
 /* The attributes of an op as their struct: mot_attrs(op, softmax)->axis. */
 #define mot_attrs(op, id) ((MotAttr_##id *)(op)->attrs)
 
+/*
+ * All ops of a graph and of the regions in it: an op, then those of its region.
+ *
+ *     for (MotOpIter it = mot_op_iter(g); mot_op_iter_next(&it);) use(it.graph, it.op);
+ */
+typedef struct MotOpIter {
+    const MotGraph *graph; /* that `op` stands in */
+    const MotOp *op;
+    int depth; /* of regions around the op */
+    uint32_t next[MOT_MAX_REGION_DEPTH + 1];
+    const MotGraph *graphs[MOT_MAX_REGION_DEPTH + 1];
+} MotOpIter;
+
+MotOpIter mot_op_iter(const MotGraph *g);
+/* False at the end. */
+bool mot_op_iter_next(MotOpIter *it);
+
 /* Redirects every use of old[i] to new[i]. One sweep over the ops. */
 void mot_graph_replace(MotGraph *g, const MotValue *old_values, const MotValue *new_values,
                        uint32_t n);
 /*
  * Drops ops from which no output, input or parameter follows, orders the rest (operands first, otherwise as before) and
- * renumbers values and ops. Inputs and parameters stay. Values held by the caller are stale afterwards.
+ * renumbers values and ops. Inputs and parameters stay. Values held by the caller are stale afterwards. Regions stay as they are.
  */
 void mot_graph_compact(MotGraph *g);
+/* Regions are cloned too. */
 MotGraph *mot_graph_clone(MotCtx *ctx, const MotGraph *g);
-/* FLOPs (2 a multiply-accumulate) of an op; only contractions and attention count (contract.md). */
+/* FLOPs (2 a multiply-accumulate) of an op, of a scan all its steps; only contractions and attention count (contract.md). */
 double mot_op_flops(const MotGraph *g, const MotOp *op);
 /* `node "/h.0/attn/MatMul"` or `op contract %12`, for messages. */
 MotLoc mot_op_loc(const MotGraph *g, const MotOp *op);
 
 /*
  * Checks what every graph must keep: operand counts and dtypes, types equal to what inference gives, definition before use,
- * names of inputs and parameters unique, no dead ids. Collects all violations into the error of the context.
+ * names of inputs and parameters unique, no dead ids; the same in every region, which has no parameters. Collects all
+ * violations into the error of the context.
  */
 MOT_CHECKED MotStatus mot_graph_verify(const MotGraph *g);
 

@@ -119,6 +119,8 @@ MotRecordType mot_type_to_record(const MotGraph *g, const MotType *type)
     return record;
 }
 
+static MotRecords body_records(const MotGraph *g);
+
 static MotRecord op_record(const Printer *p, const MotOp *op)
 {
     const MotOpInfo *info = mot_op_info(op->kind);
@@ -140,22 +142,33 @@ static MotRecord op_record(const Printer *p, const MotOp *op)
     for (uint32_t i = 0; i < op->n_out; i++)
         mot_vec_push(p->arena, &record.types,
                      mot_type_to_record(p->g, mot_graph_type(p->g, op->out[i])));
+    record.has_body = op->region != NULL;
+    if (op->region)
+        record.body = body_records(op->region);
     return record;
+}
+
+/* Names count anew in each region, as nothing outside is seen there. */
+static MotRecords body_records(const MotGraph *g)
+{
+    Printer p = make_printer(g);
+    MotRecords body = {0};
+    for (uint32_t i = 0; i < g->body.n; i++)
+        mot_vec_push(p.arena, &body, op_record(&p, mot_graph_op(g, g->body.data[i])));
+    return body;
 }
 
 MotRecord mot_graph_to_record(const MotGraph *g)
 {
-    Printer p = make_printer(g);
-    MotRecord record = {.op = "graph", .has_body = true};
-    mot_vec_push(p.arena, &record.in, mot_term_text(MOT_TERM_SYMBOL, g->name));
+    MotArena *arena = &g->ctx->arena;
+    MotRecord record = {.op = "graph", .has_body = true, .body = body_records(g)};
+    mot_vec_push(arena, &record.in, mot_term_text(MOT_TERM_SYMBOL, g->name));
     if (g->symbols.n) {
-        MotTerm list = mot_term_list(mot_arena_array(p.arena, MotTerm, g->symbols.n), g->symbols.n);
+        MotTerm list = mot_term_list(mot_arena_array(arena, MotTerm, g->symbols.n), g->symbols.n);
         for (uint32_t i = 0; i < g->symbols.n; i++)
             list.items.data[i] = mot_term_text(MOT_TERM_SYMBOL, g->symbols.data[i]);
-        mot_record_add_attr(p.arena, &record, "symbols", list);
+        mot_record_add_attr(arena, &record, "symbols", list);
     }
-    for (uint32_t i = 0; i < g->body.n; i++)
-        mot_vec_push(p.arena, &record.body, op_record(&p, mot_graph_op(g, g->body.data[i])));
     return record;
 }
 
@@ -183,7 +196,8 @@ typedef struct {
     MotBuilder b;
     MotMap values;  /* by name */
     MotMap symbols; /* by name: the index in the graph */
-    size_t splat_bytes;
+    size_t *splat_bytes;
+    int depth; /* of regions around it */
 } Parser;
 
 static MotLoc loc_of(Parser *p, MotTextPos pos)
@@ -210,6 +224,9 @@ static MotStatus parse_dim(Parser *p, const MotRecordType *type, int i, int64_t 
     *out = dim->size;
     if (!dim->symbol)
         return MOT_OK;
+    if (p->depth)
+        return mot_fail(p->ctx, MOT_ERR_UNSUPPORTED, loc_of(p, type->pos),
+                        "a region has no symbolic dims, such as @%s", dim->symbol);
     if (!mot_map_get_str(&p->symbols, dim->symbol, &index))
         return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, type->pos),
                         "no symbolic dim @%s; the graph lists them: graph @%s {symbols=[@%s]}",
@@ -229,10 +246,14 @@ static MotStatus parse_type(Parser *p, const MotRecordType *record, MotType *out
     return MOT_OK;
 }
 
-static MotStatus parse_types(Parser *p, const MotRecord *r, const MotOpInfo *info, MotType *out)
+static MotStatus parse_types(Parser *p, const MotRecord *r, uint32_t n_out, MotType *out)
 {
+    MOT_TRY(check_count(p, r, "results", r->out.n, n_out, n_out));
+    if (n_out > MOT_MAX_RESULTS)
+        return mot_fail(p->ctx, MOT_ERR_LIMIT, loc_of(p, r->pos), "%s has more than %d results",
+                        r->op, MOT_MAX_RESULTS);
     if (r->types.n)
-        MOT_TRY(check_count(p, r, "result types", r->types.n, info->n_out, info->n_out));
+        MOT_TRY(check_count(p, r, "result types", r->types.n, n_out, n_out));
     for (uint32_t i = 0; i < r->types.n; i++)
         MOT_TRY(parse_type(p, &r->types.data[i], &out[i]));
     return MOT_OK;
@@ -332,6 +353,32 @@ static MotStatus compare_types(Parser *p, const MotRecord *r, const MotOp *op,
     return MOT_OK;
 }
 
+static MotStatus parse_body(Parser *p, const MotRecord *record);
+
+/* The graph that the op's body holds, a scope of its own; NULL if its row owns none. */
+static MotStatus parse_region(Parser *p, const MotRecord *r, const MotOpInfo *info,
+                              MotGraph **out_region)
+{
+    *out_region = NULL;
+    bool owns_one = info->flags & MOT_FLAG_REGION;
+    if (owns_one != r->has_body)
+        return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, r->pos),
+                        owns_one ? "%s needs a region, { ... }" : "%s has no body", r->op);
+    if (!owns_one)
+        return MOT_OK;
+    if (p->depth == MOT_MAX_REGION_DEPTH)
+        return mot_fail(p->ctx, MOT_ERR_LIMIT, loc_of(p, r->pos),
+                        "%s: more than %d regions in one another", r->op, MOT_MAX_REGION_DEPTH);
+    Parser inner = {.ctx = p->ctx,
+                    .file = p->file,
+                    .g = mot_graph_make(p->ctx, r->op),
+                    .splat_bytes = p->splat_bytes,
+                    .depth = p->depth + 1};
+    MOT_TRY(parse_body(&inner, r));
+    *out_region = inner.g;
+    return MOT_OK;
+}
+
 static MotStatus parse_op(Parser *p, const MotRecord *r)
 {
     static const char *const others[] = {"origin", "fwd", "role", NULL};
@@ -339,12 +386,12 @@ static MotStatus parse_op(Parser *p, const MotRecord *r)
     const MotOpInfo *info = mot_op_info(kind);
     MotValue in[MOT_MAX_OPERANDS];
     MotType declared[MOT_MAX_RESULTS];
-    if (kind == MOT_OP_NONE || r->has_body)
-        return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, r->pos),
-                        kind ? "%s has no body" : "there is no op %s", r->op);
-    MOT_TRY(check_count(p, r, "results", r->out.n, info->n_out, info->n_out));
+    MotGraph *region;
+    if (kind == MOT_OP_NONE)
+        return mot_fail(p->ctx, MOT_ERR_MODEL, loc_of(p, r->pos), "there is no op %s", r->op);
+    MOT_TRY(parse_region(p, r, info, &region));
     MOT_TRY(parse_operands(p, r, info, in));
-    MOT_TRY(parse_types(p, r, info, declared));
+    MOT_TRY(parse_types(p, r, mot_op_n_results(kind, region), declared));
     MOT_TRY(parse_origin_and_role(p, r));
     void *attrs = mot_arena_alloc(&p->ctx->arena, info->attrs_bytes);
     MOT_TRY(mot_attrs_parse(&(MotAttrsReader){.ctx = p->ctx,
@@ -353,11 +400,11 @@ static MotStatus parse_op(Parser *p, const MotRecord *r)
                                               .fields = info->fields,
                                               .others = others,
                                               .type = r->types.n ? &declared[0] : NULL,
-                                              .splat_bytes = &p->splat_bytes},
+                                              .splat_bytes = p->splat_bytes},
                             attrs));
-    bool is_typed = p->g->symbols.n && r->types.n;
+    bool is_typed = p->g->symbols.n && r->types.n && !region;
     MotOpId id = is_typed ? mot_build_typed(&p->b, kind, in, r->in.n, attrs, declared)
-                          : mot_build(&p->b, kind, in, r->in.n, attrs);
+                          : mot_build_region(&p->b, kind, in, r->in.n, attrs, region);
     if (!id) {
         mot_note(p->ctx, "at %s, %s", p->file, loc_of(p, r->pos).place);
         return p->ctx->status;
@@ -410,6 +457,17 @@ static MotStatus parse_symbols(Parser *p, const MotRecord *record)
     return MOT_OK;
 }
 
+static MotStatus parse_body(Parser *p, const MotRecord *record)
+{
+    p->b = mot_builder_make(p->g);
+    mot_map_init(&p->values, &p->ctx->arena);
+    for (uint32_t i = 0; i < record->body.n; i++)
+        MOT_TRY(parse_op(p, &record->body.data[i]));
+    for (uint32_t i = 0; i < record->body.n; i++)
+        MOT_TRY(parse_forward(p, &record->body.data[i], mot_graph_op(p->g, p->g->body.data[i])));
+    return MOT_OK;
+}
+
 MotStatus mot_graph_from_record(MotCtx *ctx, const char *file, const MotRecord *record,
                                 MotGraph **out_graph)
 {
@@ -417,15 +475,14 @@ MotStatus mot_graph_from_record(MotCtx *ctx, const char *file, const MotRecord *
         record->in.data[0].kind != MOT_TERM_SYMBOL || record->out.n || record->types.n)
         return mot_fail(ctx, MOT_ERR_MODEL, mot_record_loc(ctx, file, record->pos),
                         "expected `graph @name { ... }`");
-    Parser p = {.ctx = ctx, .file = file, .g = mot_graph_make(ctx, record->in.data[0].text)};
-    p.b = mot_builder_make(p.g);
-    mot_map_init(&p.values, &ctx->arena);
+    size_t splat_bytes = 0;
+    Parser p = {.ctx = ctx,
+                .file = file,
+                .g = mot_graph_make(ctx, record->in.data[0].text),
+                .splat_bytes = &splat_bytes};
     mot_map_init(&p.symbols, &ctx->arena);
     MOT_TRY(parse_symbols(&p, record));
-    for (uint32_t i = 0; i < record->body.n; i++)
-        MOT_TRY(parse_op(&p, &record->body.data[i]));
-    for (uint32_t i = 0; i < record->body.n; i++)
-        MOT_TRY(parse_forward(&p, &record->body.data[i], mot_graph_op(p.g, p.g->body.data[i])));
+    MOT_TRY(parse_body(&p, record));
     *out_graph = p.g;
     return MOT_OK;
 }

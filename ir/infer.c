@@ -336,6 +336,78 @@ static MotStatus infer_contract(Infer *c)
     return MOT_OK;
 }
 
+/* ---- scan ---- */
+
+static MotType without_axis(MotType type, int64_t axis)
+{
+    type.rank--;
+    for (int64_t d = axis; d < type.rank; d++)
+        type.dims[d] = type.dims[d + 1];
+    return type;
+}
+
+/* `type` with a dim of this size before dim `axis`. */
+static MotType with_axis(MotType type, int64_t axis, int64_t size)
+{
+    for (int64_t d = type.rank++; d > axis; d--)
+        type.dims[d] = type.dims[d - 1];
+    type.dims[axis] = size;
+    return type;
+}
+
+/* The attributes against the numbers of operands and outputs, and every axis against its operand; gives the number of steps. */
+static MotStatus check_scan(Infer *c, const MotSignature *region, int64_t *out_steps)
+{
+    const MotAttr_scan *a = mot_attrs(c->op, scan);
+    if (a->carried < 0 || a->axes.n == 0 || a->axes.n > c->op->n_in ||
+        a->carried > c->op->n_in - a->axes.n)
+        return refuse(c, "needs `carried` initial values and one or more scanned operands");
+    if (region->n_in != c->op->n_in)
+        return refuse(c, "the region needs one input an operand");
+    if (region->n_out > MOT_MAX_RESULTS)
+        return refuse(c,
+                      mot_arena_printf(&c->g->ctx->arena, "the region has %u outputs, not up to %d",
+                                       region->n_out, MOT_MAX_RESULTS));
+    if (a->carried > region->n_out || region->n_out - a->carried != a->out_axes.n)
+        return refuse(c,
+                      "the region needs one output a carried value and one an entry of out_axes");
+    for (uint32_t i = 0; i < a->axes.n; i++) {
+        const MotType *x = c->in[a->carried + i];
+        if (a->axes.data[i] < 0 || a->axes.data[i] >= x->rank)
+            return refuse(c, "axes out of range");
+        if (i > 0 && x->dims[a->axes.data[i]] != *out_steps)
+            return refuse(c, "scanned operands differ in their number of steps");
+        *out_steps = x->dims[a->axes.data[i]];
+    }
+    return MOT_OK;
+}
+
+static MotStatus infer_scan(Infer *c)
+{
+    const MotAttr_scan *a = mot_attrs(c->op, scan);
+    const MotGraph *g = c->op->region;
+    MotSignature region = mot_graph_signature(g);
+    int64_t steps = 0;
+    MOT_TRY(check_scan(c, &region, &steps));
+    for (uint32_t i = 0; i < c->op->n_in; i++) {
+        bool is_scanned = i >= a->carried && i - a->carried < a->axes.n;
+        MotType given =
+            is_scanned ? without_axis(*c->in[i], a->axes.data[i - a->carried]) : *c->in[i];
+        if (!mot_type_equal(&given, mot_graph_type(g, region.in[i])))
+            return refuse(c, "an input of the region has another type than its operand gives");
+    }
+    for (uint32_t i = 0; i < region.n_out; i++) {
+        const MotType *y = mot_graph_type(g, region.out[i]);
+        int64_t axis = i < a->carried ? 0 : a->out_axes.data[i - a->carried];
+        if (i < a->carried && !mot_type_equal(y, c->in[i]))
+            return refuse(c, "a carried value changes its type");
+        if (axis < 0 || axis > y->rank || y->rank == MOT_MAX_RANK)
+            return refuse(c, "out_axes out of range");
+        c->out[i] = i < a->carried ? *y : with_axis(*y, axis, steps);
+    }
+    return MOT_OK;
+}
+
 /* The types of the expansion's results, which is built in a scratch graph over operands of the same types. */
 static MotStatus infer_composite(Infer *c)
 {

@@ -18,10 +18,16 @@ enum { MAX_TOLD = 20 };
  */
 enum { UNDEFINED, DEFINED, UNTYPED };
 
+/* Violations of a graph and its regions. */
+typedef struct {
+    MotVec(const char *) told;
+    uint32_t n;
+} Violations;
+
 typedef struct {
     MotGraph *g;
-    MotVec(const char *) told;
-    uint32_t n_violations;
+    Violations *found;
+    int depth;              /* of regions around the graph */
     uint8_t *is_op_in_body; /* an op id */
     uint8_t *value_state;   /* a value id */
     MotMap sources;         /* names of inputs and parameters */
@@ -33,22 +39,20 @@ static void tell(Verifier *v, const MotOp *op, const char *format, ...)
 static void tell(Verifier *v, const MotOp *op, const char *format, ...)
 {
     MotArena *arena = &v->g->ctx->arena;
-    if (v->n_violations++ >= MAX_TOLD)
+    if (v->found->n++ >= MAX_TOLD)
         return;
     char what[1000]; /* longer ones are cut */
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    if (op) {
-        MotLoc loc = mot_op_loc(v->g, op);
-        const char *name = mot_op_info(op->kind)->name;
-        mot_vec_push(arena, &v->told,
-                     mot_arena_printf(arena, "%s (op %u, %s): %s", loc.place,
-                                      (unsigned)(op - v->g->ops.data), name, what));
-    } else {
-        mot_vec_push(arena, &v->told, mot_arena_strdup(arena, what));
-    }
+    const char *where = v->depth ? mot_arena_printf(arena, "in a region of %s", v->g->name) : "";
+    const char *separator = v->depth ? ": " : "";
+    const char *text = what;
+    if (op)
+        text = mot_arena_printf(arena, "%s (op %u, %s): %s", mot_op_loc(v->g, op).place,
+                                (unsigned)(op - v->g->ops.data), mot_op_info(op->kind)->name, what);
+    mot_vec_push(arena, &v->found->told, mot_arena_printf(arena, "%s%s%s", where, separator, text));
 }
 
 static const char *type_text(const MotGraph *g, const MotType *type)
@@ -108,9 +112,9 @@ static bool check_operands(Verifier *v, const MotOp *op)
 /* Results are defined once, by this op, and have a type of their own right. */
 static bool check_results(Verifier *v, const MotOp *op, MotOpId id)
 {
-    uint32_t before = v->n_violations;
-    if (op->n_out != mot_op_info(op->kind)->n_out) {
-        tell(v, op, "%u results, there must be %u", op->n_out, mot_op_info(op->kind)->n_out);
+    uint32_t before = v->found->n, wanted = mot_op_n_results(op->kind, op->region);
+    if (op->n_out != wanted) {
+        tell(v, op, "%u results, there must be %u", op->n_out, wanted);
         return false;
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
@@ -127,7 +131,7 @@ static bool check_results(Verifier *v, const MotOp *op, MotOpId id)
                  value->def_index, value->def);
         v->value_state[out] = check_type(v, op, &value->type) ? DEFINED : UNTYPED;
     }
-    return v->n_violations == before;
+    return v->found->n == before;
 }
 
 /*
@@ -185,6 +189,37 @@ static void check_layout(Verifier *v, const MotOp *op)
         tell(v, op, "file_dims have another number of elements than %s", type_text(v->g, type));
 }
 
+static void check_graph(Verifier *v);
+
+/* Whether the op has a region, and a sound one, if its row owns one. */
+static bool check_region(Verifier *v, const MotOp *op)
+{
+    bool owns_one = mot_op_info(op->kind)->flags & MOT_FLAG_REGION;
+    if (owns_one != (op->region != NULL)) {
+        tell(v, op, owns_one ? "owns no region" : "owns a region");
+        return false;
+    }
+    if (!owns_one)
+        return true;
+    if (v->g->symbols.n || op->region->symbols.n || v->depth == MOT_MAX_REGION_DEPTH) {
+        tell(v, op,
+             v->depth == MOT_MAX_REGION_DEPTH ? "lies in %d regions: too deep"
+                                              : "has a region and symbolic dims",
+             v->depth);
+        return false;
+    }
+    uint32_t before = v->found->n;
+    Verifier inner = {.g = op->region, .found = v->found, .depth = v->depth + 1};
+    check_graph(&inner);
+    return v->found->n == before;
+}
+
+/* A region is computed from its inputs alone. */
+static bool may_stand_in_region(MotOpKind kind)
+{
+    return kind != MOT_OP_PARAM && kind != MOT_OP_GRADIENT && kind != MOT_OP_ASSIGN;
+}
+
 static void check_op(Verifier *v, MotOpId id)
 {
     const MotOp *op = mot_graph_op(v->g, id);
@@ -194,8 +229,10 @@ static void check_op(Verifier *v, MotOpId id)
     }
     if (op->fwd >= v->g->ops.n || (op->fwd && !v->is_op_in_body[op->fwd]))
         tell(v, op, "its forward op %u is not in the body", op->fwd);
-    bool has_operands = check_operands(v, op);
-    if (!check_results(v, op, id) || !has_operands)
+    if (v->depth && !may_stand_in_region(op->kind))
+        tell(v, op, "may not stand in a region");
+    bool has_operands = check_operands(v, op), has_region = check_region(v, op);
+    if (!check_results(v, op, id) || !has_operands || !has_region)
         return;
     if (v->g->symbols.n == 0) /* else the types are given, not inferred (builder.h) */
         check_inference(v, op);
@@ -210,6 +247,7 @@ static void check_op(Verifier *v, MotOpId id)
 /* Every op at most once, and none that is not there. */
 static bool check_body(Verifier *v)
 {
+    uint32_t before = v->found->n;
     for (uint32_t i = 0; i < v->g->body.n; i++) {
         MotOpId id = v->g->body.data[i];
         if (id == 0 || id >= v->g->ops.n)
@@ -219,7 +257,7 @@ static bool check_body(Verifier *v)
         else
             v->is_op_in_body[id] = 1;
     }
-    return v->n_violations == 0;
+    return v->found->n == before;
 }
 
 static void check_symbols(Verifier *v)
@@ -230,18 +268,29 @@ static void check_symbols(Verifier *v)
                  mot_quote(&v->g->ctx->arena, v->g->symbols.data[i]));
 }
 
-static MotStatus report(Verifier *v)
+static void check_graph(Verifier *v)
 {
-    MotCtx *ctx = v->g->ctx;
-    if (!v->n_violations)
+    MotArena *arena = &v->g->ctx->arena;
+    v->is_op_in_body = mot_arena_array(arena, uint8_t, v->g->ops.n);
+    v->value_state = mot_arena_array(arena, uint8_t, v->g->values.n);
+    mot_map_init(&v->sources, arena);
+    check_symbols(v);
+    if (check_body(v))
+        for (uint32_t i = 0; i < v->g->body.n; i++)
+            check_op(v, v->g->body.data[i]);
+}
+
+static MotStatus report(const MotGraph *g, const Violations *found)
+{
+    MotCtx *ctx = g->ctx;
+    if (!found->n)
         return MOT_OK;
-    MotLoc loc = {NULL,
-                  mot_arena_printf(&ctx->arena, "graph %s", mot_quote(&ctx->arena, v->g->name))};
-    mot_fail(ctx, MOT_ERR_MODEL, loc, "%s", v->told.data[0]);
-    for (uint32_t i = 1; i < v->told.n; i++)
-        mot_note(ctx, "%s", v->told.data[i]);
-    if (v->n_violations > v->told.n)
-        mot_note(ctx, "and %u more", v->n_violations - v->told.n);
+    MotLoc loc = {NULL, mot_arena_printf(&ctx->arena, "graph %s", mot_quote(&ctx->arena, g->name))};
+    mot_fail(ctx, MOT_ERR_MODEL, loc, "%s", found->told.data[0]);
+    for (uint32_t i = 1; i < found->told.n; i++)
+        mot_note(ctx, "%s", found->told.data[i]);
+    if (found->n > found->told.n)
+        mot_note(ctx, "and %u more", found->n - found->told.n);
     return ctx->status;
 }
 
@@ -251,13 +300,8 @@ MotStatus mot_graph_verify(const MotGraph *graph)
     if (ctx->status != MOT_OK) /* a builder has failed: the graph is not whole */
         return ctx->status;
     MotGraph g = *graph; /* inference wants a graph it may write; it doesn't */
-    Verifier v = {.g = &g,
-                  .is_op_in_body = mot_arena_array(&ctx->arena, uint8_t, g.ops.n),
-                  .value_state = mot_arena_array(&ctx->arena, uint8_t, g.values.n)};
-    mot_map_init(&v.sources, &ctx->arena);
-    check_symbols(&v);
-    if (check_body(&v))
-        for (uint32_t i = 0; i < g.body.n; i++)
-            check_op(&v, g.body.data[i]);
-    return report(&v);
+    Violations found = {.n = 0};
+    Verifier v = {.g = &g, .found = &found};
+    check_graph(&v);
+    return report(&g, &found);
 }

@@ -28,6 +28,8 @@ typedef struct MotPass {
     const char *summary; /* one line, for `motley help passes` */
     /* May leave dead ops only if it sets *out_changed; the runner compacts then. */
     MotStatus (*run)(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *out_changed);
+    /* Holds in any graph: the runner applies it to the regions too, innermost first. Others see an op with a region as a whole. */
+    bool for_regions;
 } MotPass;
 
 extern const MotPass mot_pass_tie, mot_pass_simplify, mot_pass_split_dims, mot_pass_raise,

@@ -15,7 +15,8 @@
  *     training graph: planned and lowered
  *       expand           composites become primitives, for the oracle only
  *
- * After a pass that changed the graph: compaction, the verifier (debug builds), the dump, the stop. Linear in ops each.
+ * Passes that hold in any graph (simplify, raise, expand) run on regions first, innermost to outermost. After a pass that changed
+ * the graph: compaction, the verifier (debug builds), the dump, the stop. Linear in ops each.
  */
 #include "passes/pipeline.h"
 
@@ -113,6 +114,29 @@ static const char *find_user(const MotPass *pass)
     return NULL;
 }
 
+static MotStatus run_on(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const MotPass *pass)
+{
+    bool is_changed = false;
+    MotStatus status = pass->run(ctx, g, opts, &is_changed);
+    if (status != MOT_OK)
+        mot_note(ctx, "in pass %s", pass->name);
+    else if (is_changed)
+        mot_graph_compact(g);
+    return status;
+}
+
+static MotStatus run_in_regions(MotCtx *ctx, const MotGraph *g, const MotPassOpts *opts,
+                                const MotPass *pass)
+{
+    MotVec(MotGraph *) regions = {0}; /* outer before inner */
+    for (MotOpIter it = mot_op_iter(g); mot_op_iter_next(&it);)
+        if (it.op->region)
+            mot_vec_push(&ctx->arena, &regions, it.op->region);
+    while (regions.n)
+        MOT_TRY(run_on(ctx, regions.data[--regions.n], opts, pass));
+    return MOT_OK;
+}
+
 static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const MotPass *pass)
 {
     if (lists(ctx->debug.skip, "", pass->name)) {
@@ -123,15 +147,10 @@ static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, con
                     : MOT_OK;
     }
     const MotGraph *last_good = ctx->debug.verify ? mot_graph_clone(ctx, g) : NULL;
-    bool is_changed = false;
     uint32_t n_before = g->body.n;
-    MotStatus status = pass->run(ctx, g, opts, &is_changed);
-    if (status != MOT_OK) {
-        mot_note(ctx, "in pass %s", pass->name);
-        return status;
-    }
-    if (is_changed)
-        mot_graph_compact(g);
+    if (pass->for_regions)
+        MOT_TRY(run_in_regions(ctx, g, opts, pass));
+    MOT_TRY(run_on(ctx, g, opts, pass));
     mot_debug(ctx, "pass %s: %u operators became %u", pass->name, n_before, g->body.n);
     if (last_good)
         MOT_TRY(verify_after(ctx, g, pass, last_good));

@@ -254,5 +254,6 @@ static MotStatus differentiate(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts
     return MOT_OK;
 }
 
-const MotPass mot_pass_autodiff = {"autodiff", "gradients of the loss by the trained parameters",
-                                   differentiate};
+const MotPass mot_pass_autodiff = {.name = "autodiff",
+                                   .summary = "gradients of the loss by the trained parameters",
+                                   .run = differentiate};

@@ -73,4 +73,5 @@ static MotStatus clip(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *o
     return ctx->status;
 }
 
-const MotPass mot_pass_clip = {"clip", "the gradients' global norm, and the bound on it", clip};
+const MotPass mot_pass_clip = {
+    .name = "clip", .summary = "the gradients' global norm, and the bound on it", .run = clip};

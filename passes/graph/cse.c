@@ -3,7 +3,7 @@
  * earlier one's results.
  *
  * Constants are equal by content. Small ones are their own key; large ones are looked up by hash
- * and compared. Sources that stand for something outside (input, param) are never shared. One sweep
+ * and compared. A region is part of its op's key as a whole; names of its inputs and outputs tell nothing, their places do. Sources that stand for something outside (input, param) are never shared. One sweep
  * in body order, through a note of what was replaced.
  */
 #include "passes/graph/simplify.h"
@@ -17,6 +17,7 @@ typedef struct {
     MotMap seen; /* key -> op */
     MotText key;
     MotValue *to; /* [values] */
+    int depth;    /* of regions around what is added to the key */
     bool is_changed;
 } Sharing;
 
@@ -41,7 +42,7 @@ static void add_tensor(Sharing *s, const MotTensor *t)
 {
     size_t n = (size_t)mot_type_bytes(&t->type);
     add_type(s, &t->type);
-    if (n <= MAX_KEY_DATA)
+    if (n <= MAX_KEY_DATA || s->depth)
         add_bytes(s, t->data, n);
     else
         add_number(s, mot_hash(t->data, n));
@@ -80,17 +81,43 @@ static void add_attr(Sharing *s, const MotAttrField *f, const void *attrs)
     }
 }
 
-static void make_key(Sharing *s, const MotOp *op)
+static void add_region(Sharing *s, const MotGraph *region);
+
+static void add_op(Sharing *s, const MotOp *op)
 {
-    s->key.n = 0;
     add_number(s, (uint64_t)op->kind);
     add_number(s, (uint64_t)op->role);
     add_number(s, op->fwd);
     add_number(s, op->n_in);
     add_bytes(s, op->in, op->n_in * sizeof *op->in);
-    if (op->attrs)
+    bool is_by_place = op->kind == MOT_OP_INPUT || op->kind == MOT_OP_OUTPUT;
+    if (op->attrs && !is_by_place)
         for (const MotAttrField *f = mot_op_info(op->kind)->fields; f->name; f++)
             add_attr(s, f, op->attrs);
+    if (op->region)
+        add_region(s, op->region);
+}
+
+/* Values by their ids, which agree in equal regions once those are compact, as the rewriter leaves them. */
+static void add_region(Sharing *s, const MotGraph *region)
+{
+    s->depth++;
+    add_number(s, region->body.n);
+    for (uint32_t i = 0; i < region->body.n; i++) {
+        const MotOp *op = mot_graph_op(region, region->body.data[i]);
+        add_op(s, op);
+        add_number(s, op->n_out);
+        add_bytes(s, op->out, op->n_out * sizeof *op->out);
+        for (uint32_t k = 0; k < op->n_out; k++)
+            add_type(s, mot_graph_type(region, op->out[k]));
+    }
+    s->depth--;
+}
+
+static void make_key(Sharing *s, const MotOp *op)
+{
+    s->key.n = 0;
+    add_op(s, op);
 }
 
 /* Where the key holds a hash only: whether the contents are really equal. */

@@ -77,5 +77,7 @@ static MotStatus expand_all(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, b
     return mot_expand_composites(g, is_any, NULL, out_changed);
 }
 
-const MotPass mot_pass_expand = {"expand", "composites become primitives (for the oracle)",
-                                 expand_all};
+const MotPass mot_pass_expand = {.name = "expand",
+                                 .summary = "composites become primitives (for the oracle)",
+                                 .run = expand_all,
+                                 .for_regions = true};

@@ -44,9 +44,11 @@ static bool is_known(const MotGraph *g, MotValue v)
     return op->kind == MOT_OP_CONSTANT || op->kind == MOT_OP_IOTA;
 }
 
+/* Not what updates; and no loop, which may take long for the little that it gives. */
 static bool is_foldable(const MotGraph *g, const MotOp *op)
 {
-    if (op->kind == MOT_OP_BROADCAST || (mot_op_info(op->kind)->flags & MOT_FLAG_UPDATE))
+    if (op->kind == MOT_OP_BROADCAST || op->region ||
+        (mot_op_info(op->kind)->flags & MOT_FLAG_UPDATE))
         return false;
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i] && !is_known(g, op->in[i]))
@@ -150,7 +152,7 @@ static bool is_constant_expression(const MotGraph *g, MotValue v, int depth)
     const MotOp *op = mot_graph_def(g, v);
     if (op->kind == MOT_OP_CONSTANT || op->kind == MOT_OP_IOTA)
         return true;
-    if (op->n_in == 0 || depth == 0)
+    if (op->n_in == 0 || depth == 0 || op->region)
         return false;
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i] && !is_constant_expression(g, op->in[i], depth - 1))

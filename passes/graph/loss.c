@@ -387,4 +387,5 @@ static MotStatus attach_loss(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, 
     return ctx->status;
 }
 
-const MotPass mot_pass_loss = {"loss", "the model's output becomes a loss", attach_loss};
+const MotPass mot_pass_loss = {
+    .name = "loss", .summary = "the model's output becomes a loss", .run = attach_loss};

@@ -98,5 +98,6 @@ static MotStatus add_updates(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, 
     return ctx->status;
 }
 
-const MotPass mot_pass_optimizer = {"optimizer", "gradients become updates of parameters and state",
-                                    add_updates};
+const MotPass mot_pass_optimizer = {.name = "optimizer",
+                                    .summary = "gradients become updates of parameters and state",
+                                    .run = add_updates};

@@ -21,4 +21,7 @@ static MotStatus raise(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *
 }
 
 const MotPass mot_pass_raise = {
-    "raise", "recognises layer norm, softmax, GELU, attention, cross-entropy", raise};
+    .name = "raise",
+    .summary = "recognises layer norm, softmax, GELU, attention, cross-entropy",
+    .run = raise,
+    .for_regions = true};

@@ -26,4 +26,7 @@ static MotStatus simplify(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, boo
 }
 
 const MotPass mot_pass_simplify = {
-    "simplify", "folds constants, shares common subexpressions, applies algebra", simplify};
+    .name = "simplify",
+    .summary = "folds constants, shares common subexpressions, applies algebra",
+    .run = simplify,
+    .for_regions = true};

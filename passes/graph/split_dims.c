@@ -537,5 +537,7 @@ static MotStatus split_dims(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, b
     return mot_split_apply(g, &split);
 }
 
-const MotPass mot_pass_split_dims = {
-    "split-dims", "refines merged dims into atoms, reshapes parameters", split_dims};
+const MotPass mot_pass_split_dims = {.name = "split-dims",
+                                     .summary =
+                                         "refines merged dims into atoms, reshapes parameters",
+                                     .run = split_dims};

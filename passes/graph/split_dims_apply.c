@@ -79,7 +79,7 @@ static MotOpId apply_whole(Apply *a, const MotOp *op)
     MotValue in[MOT_MAX_OPERANDS] = {0};
     for (uint32_t i = 0; i < op->n_in; i++)
         in[i] = whole_operand(a, op, i);
-    return mot_build(&a->b, op->kind, in, op->n_in, op->attrs);
+    return mot_build_region(&a->b, op->kind, in, op->n_in, op->attrs, op->region);
 }
 
 static MotOpId apply_input(Apply *a, const MotOp *op)

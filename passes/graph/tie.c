@@ -61,5 +61,6 @@ static MotStatus tie_all(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool
     return MOT_OK;
 }
 
-const MotPass mot_pass_tie = {"tie", "initializers that hold the same become one parameter",
-                              tie_all};
+const MotPass mot_pass_tie = {.name = "tie",
+                              .summary = "initializers that hold the same become one parameter",
+                              .run = tie_all};

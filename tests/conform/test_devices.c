@@ -243,10 +243,10 @@ static void check_backend(void **state)
 
 /* ---- Coverage ---- */
 
-/* What lowering never launches: values that the host fills, and sinks. */
+/* What lowering never launches: values that the host fills, sinks, and what owns a region (refused, test_regions.c). */
 static const MotOpKind without_kernel[] = {MOT_OP_NONE,     MOT_OP_INPUT,  MOT_OP_PARAM,
                                            MOT_OP_CONSTANT, MOT_OP_OUTPUT, MOT_OP_ASSIGN,
-                                           MOT_OP_GRADIENT};
+                                           MOT_OP_GRADIENT, MOT_OP_SCAN};
 
 static void every_row_has_a_case(void **state)
 {

@@ -10,7 +10,12 @@
 
 #include <float.h>
 
-enum { RANDOM_MAX_ELEMENTS = 2048, RANDOM_MAX_RANK = 5, RANDOM_MAX_OUTPUTS = 8 };
+enum {
+    RANDOM_MAX_ELEMENTS = 2048,
+    RANDOM_MAX_RANK = 5,
+    RANDOM_MAX_OUTPUTS = 8,
+    RANDOM_MAX_DEPTH = 2 /* of regions */
+};
 
 typedef struct {
     MotBuilder b;
@@ -18,6 +23,7 @@ typedef struct {
     uint64_t state;
     MotVec(MotValue) pool; /* floats to build from */
     int n_sources;
+    int depth; /* of regions around g */
 } Random;
 
 static inline uint32_t pick(Random *r, uint32_t n)
@@ -44,10 +50,21 @@ static inline void keep(Random *r, MotValue v)
         mot_vec_push(&r->g->ctx->arena, &r->pool, v);
 }
 
+static inline MotValue new_constant(Random *r, MotType type)
+{
+    MotTensor t = {type, mot_arena_alloc(&r->g->ctx->arena, (size_t)mot_type_bytes(&type))};
+    for (int64_t i = 0; i < mot_type_elements(&type); i++)
+        mot_tensor_set(&t, i, (int)pick(r, 65) / 32.0 - 1);
+    return mot_constant(&r->b, t);
+}
+
+/* In a region, whose inputs are its op's operands, a constant. */
 static inline MotValue new_source(Random *r, int rank, const int64_t *dims)
 {
     const char *name = mot_arena_printf(&r->g->ctx->arena, "s%d", r->n_sources++);
     MotType type = mot_type_make(MOT_F32, rank, dims);
+    if (r->depth)
+        return new_constant(r, type);
     if (pick(r, 2))
         return mot_input(&r->b, name, type);
     return mot_param(&r->b, &(MotAttr_param){.name = name}, type);
@@ -478,6 +495,8 @@ static inline void add_loss(Random *r)
 {
     MotBuilder *b = &r->b;
     int64_t rows = 1 + pick(r, 5), dims[] = {rows, 8}, flat = rows * 8, axis = 1;
+    if (r->depth)
+        return; /* a region gets no labels */
     MotValue x = new_source(r, 2, dims);
     MotValue labels = mot_input(b, mot_arena_printf(&r->g->ctx->arena, "labels%d", r->n_sources++),
                                 mot_type_make(MOT_I64, 1, &rows));
@@ -525,6 +544,60 @@ static inline void add_attention(Random *r)
     keep(r, mot_reshape(b, y, 3, (int64_t[]){type.dims[0], times, type.dims[2] * type.dims[3]}));
 }
 
+/* ---- Regions ---- */
+
+static inline void take_steps(Random *r, uint32_t n);
+
+static inline MotValue region_input(Random *r, const char *name, MotType type)
+{
+    MotValue v = mot_input(&r->b, name, type);
+    keep(r, v);
+    return v;
+}
+
+/* A region over the carried `state`, a slice and a whole value, with steps of any kind in it. */
+static inline MotGraph *random_region(Random *outer, MotType state, MotType slice, MotType whole)
+{
+    static const int64_t all[RANDOM_MAX_RANK] = {0, 1, 2, 3, 4};
+    Random r = {.g = mot_graph_make(outer->g->ctx, "scan"),
+                .state = outer->state,
+                .depth = outer->depth + 1};
+    r.b = mot_builder_make(r.g);
+    MotBuilder *b = &r.b;
+    MotValue carried = region_input(&r, "state", state);
+    region_input(&r, "slice", slice);
+    region_input(&r, "whole", whole);
+    take_steps(&r, 1 + pick(&r, 6));
+    MotValue y = any_value(&r);
+    MotValue sum = mot_reduce_sum(b, y, all, (uint32_t)type_of(&r, y).rank, MOT_DROP);
+    mot_output(b, "next", mot_tanh(b, mot_add(b, carried, sum)));
+    mot_output(b, "y", y);
+    outer->state = r.state;
+    return r.g;
+}
+
+static inline void add_scan(Random *r)
+{
+    MotValue x = any_value(r), whole = any_value(r), state = any_value(r);
+    MotType slice = type_of(r, x);
+    if (slice.rank == 0 || r->depth == RANDOM_MAX_DEPTH)
+        return;
+    int64_t axis = pick(r, (uint32_t)slice.rank), steps = slice.dims[axis];
+    slice.rank--;
+    for (int64_t d = axis; d < slice.rank; d++)
+        slice.dims[d] = slice.dims[d + 1];
+    MotGraph *region = random_region(r, type_of(r, state), slice, type_of(r, whole));
+    const MotType *y = mot_graph_type(region, mot_graph_signature(region).out[1]);
+    if (y->rank == RANDOM_MAX_RANK || mot_type_elements(y) * steps > RANDOM_MAX_ELEMENTS)
+        return;
+    int64_t out_axis = pick(r, (uint32_t)y->rank + 1);
+    MotAttr_scan attrs = {.carried = 1, .axes = {&axis, 1}, .out_axes = {&out_axis, 1}};
+    MotOpId id =
+        mot_build_region(&r->b, MOT_OP_SCAN, (MotValue[]){state, x, whole}, 3, &attrs, region);
+    keep(r, mot_result(&r->b, id, 0));
+    keep(r, mot_result(&r->b, id, 1));
+}
+
 /* What nobody reads, the newest first. */
 static inline void add_outputs(Random *r)
 {
@@ -540,22 +613,26 @@ static inline void add_outputs(Random *r)
             mot_output(&r->b, mot_arena_printf(&r->g->ctx->arena, "y%d", n++), r->pool.data[i]);
 }
 
-static inline MotGraph *random_graph(MotCtx *ctx, uint64_t seed)
+static inline void take_steps(Random *r, uint32_t n)
 {
     static void (*const steps[])(Random *) = {
         add_unary,    add_scalar_op,     add_scalar_op, add_binary,    add_binary,    add_reshape,
         add_reshape,  add_reshape,       add_transpose, add_transpose, add_broadcast, add_parts,
         add_parts,    add_strided_slice, add_gather,    add_pad,       add_reduction, add_contract,
         add_contract, add_norm,          add_softmax,   add_gelu,      add_attention, add_attention,
-        add_source,   add_condition,     add_quotient,  add_cast,      add_loss,
+        add_source,   add_condition,     add_quotient,  add_cast,      add_loss,      add_scan,
     };
+    for (uint32_t i = 0; i < n; i++)
+        steps[pick(r, sizeof steps / sizeof *steps)](r);
+}
+
+static inline MotGraph *random_graph(MotCtx *ctx, uint64_t seed)
+{
     Random r = {.g = mot_graph_make(ctx, "random"), .state = seed * 0x9e3779b97f4a7c15u + 1};
     r.b = mot_builder_make(r.g);
     add_source(&r);
     keep(&r, new_source(&r, 4, (int64_t[]){2, 1 + pick(&r, 4), 2, 1 + pick(&r, 3)}));
-    uint32_t n = 4 + pick(&r, 40);
-    for (uint32_t i = 0; i < n; i++)
-        steps[pick(&r, sizeof steps / sizeof *steps)](&r);
+    take_steps(&r, 4 + pick(&r, 40));
     add_outputs(&r);
     mot_graph_compact(r.g);
     return r.g;

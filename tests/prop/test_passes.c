@@ -418,6 +418,9 @@ static void check_seed(uint64_t seed, bool is_shown)
     snprintf(what, sizeof what, "test_passes --seed 0x%llx", (unsigned long long)seed);
     if (ctx->status != MOT_OK || mot_graph_verify(g) != MOT_OK)
         fail_msg("%s: %s", what, mot_text_get(&ctx->error));
+    const char *text = print(ctx, g);
+    if (strcmp(print(ctx, parse(ctx, text)), text) != 0)
+        fail_msg("%s: the graph reads back as another:\n%s", what, text);
     check_passes_keep(ctx, g, what, is_shown);
     mot_ctx_deinit(ctx);
 }
@@ -427,6 +430,90 @@ static void random_graphs_compute_the_same(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= N_SEEDS; seed++)
         check_seed(seed, false);
+}
+
+/* ---- Scans ---- */
+
+/* The region's ops over these operands; gives what its outputs show. */
+static void inline_region(MotBuilder *b, const MotGraph *region, const MotValue *operands,
+                          MotValue *out)
+{
+    MotValue *map = mot_arena_array(&b->graph->ctx->arena, MotValue, region->values.n);
+    uint32_t n_in = 0, n_out = 0;
+    for (uint32_t i = 0; i < region->body.n; i++) {
+        const MotOp *op = mot_graph_op(region, region->body.data[i]);
+        MotValue in[MOT_MAX_OPERANDS];
+        for (uint32_t k = 0; k < op->n_in; k++)
+            in[k] = map[op->in[k]];
+        if (op->kind == MOT_OP_INPUT) {
+            map[op->out[0]] = operands[n_in++];
+        } else if (op->kind == MOT_OP_OUTPUT) {
+            out[n_out++] = in[0];
+        } else {
+            MotGraph *own = op->region ? mot_graph_clone(b->graph->ctx, op->region) : NULL;
+            MotOpId id = mot_build_region(b, op->kind, in, op->n_in, op->attrs, own);
+            for (uint32_t k = 0; k < op->n_out; k++)
+                map[op->out[k]] = mot_result(b, id, k);
+        }
+    }
+}
+
+/* One carried value, one slice, one whole value, one stack, as random graphs have them. */
+static void unroll(MotBuilder *b, const MotOp *scan, MotValue *out)
+{
+    const MotAttr_scan *a = mot_attrs(scan, scan);
+    int axis = (int)a->axes.data[0], out_axis = (int)a->out_axes.data[0];
+    MotType x = *mot_graph_type(b->graph, scan->in[1]), slice = x;
+    MotValue step[2] = {scan->in[0]}, stack = 0;
+    slice.rank--;
+    for (int d = axis; d < slice.rank; d++)
+        slice.dims[d] = x.dims[d + 1];
+    for (int64_t t = 0; t < x.dims[axis]; t++) {
+        MotValue row = mot_slice_axis(b, scan->in[1], axis, t, 1);
+        MotValue in[3] = {step[0], mot_reshape(b, row, slice.rank, slice.dims), scan->in[2]};
+        inline_region(b, scan->region, in, step);
+        MotType y = *mot_graph_type(b->graph, step[1]);
+        for (int d = y.rank++; d > out_axis; d--)
+            y.dims[d] = y.dims[d - 1];
+        y.dims[out_axis] = 1;
+        MotValue one = mot_reshape(b, step[1], y.rank, y.dims);
+        stack = stack ? mot_concat(b, (MotValue[]){stack, one}, 2, out_axis) : one;
+    }
+    out[0] = step[0];
+    out[1] = stack;
+}
+
+/* A scan gives what its steps, written one after another, give. */
+static void scans_are_their_steps(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        MotCtx *ctx = new_ctx();
+        MotGraph *g = random_graph(ctx, seed);
+        Outputs before = evaluate(ctx, g);
+        MotBuilder b = mot_builder_make(g);
+        for (uint32_t i = 0, n_ops = g->body.n; i < n_ops; i++) {
+            const MotOp op = *mot_graph_op(g, g->body.data[i]);
+            MotValue steps[2];
+            if (op.kind != MOT_OP_SCAN)
+                continue;
+            unroll(&b, &op, steps);
+            mot_graph_replace(g, op.out, steps, 2);
+            n++;
+        }
+        mot_graph_compact(g);
+        if (mot_graph_verify(g) != MOT_OK)
+            fail_msg("seed %d: %s", (int)seed, mot_text_get(&ctx->error));
+        Outputs after = evaluate(ctx, g);
+        for (uint32_t i = 0; i < before.n; i++)
+            if (!(distance(&before.tensor[i], &after.tensor[i]) <= 1e-12))
+                fail_msg("seed %d: output %s differs by %g:\n%s", (int)seed, before.name[i],
+                         distance(&before.tensor[i], &after.tensor[i]),
+                         print(ctx, random_graph(ctx, seed)));
+        mot_ctx_deinit(ctx);
+    }
+    assert_true(n > N_SEEDS / 4);
 }
 
 /* ---- Coverage ---- */
@@ -513,6 +600,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(expansions_are_raised),
         cmocka_unit_test(rule_limit_stops_rewriting),
         cmocka_unit_test(random_graphs_compute_the_same),
+        cmocka_unit_test(scans_are_their_steps),
         cmocka_unit_test(every_rule_fires),
     };
     const struct CMUnitTest one[] = {cmocka_unit_test(one_random_graph)};

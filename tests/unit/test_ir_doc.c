@@ -93,7 +93,21 @@ static const char head[] =
     "- Every op may have `origin=\"node\"`, the node of the ONNX file that it comes from; derived "
     "ops have `role=dx`, `dw` or\n"
     "  `update` and `fwd=%v`, the forward op by its first result (by its place in the graph, from "
-    "1, if it has none).\n";
+    "1, if it has none).\n"
+    "- An op that owns a region has it as its body. A region is a graph of its own: names and "
+    "places begin anew in it, nothing\n"
+    "  outside is seen (what it needs is an operand of its op), and nothing of it outside. It has "
+    "`input`s and `output`s,\n"
+    "  which the op gives and takes by their order, no parameters and no symbolic dims. At most "
+    "8 regions in one another.\n"
+    "\n"
+    "      %sum, %sums = scan %zero %xs {carried=1, axes=[0], out_axes=[0]} : f32[4], f32[10x4] {\n"
+    "        %s = input {name=\"s\"} : f32[4]\n"
+    "        %x = input {name=\"x\"} : f32[4]\n"
+    "        %3 = add %s %x : f32[4]\n"
+    "        output %3 {name=\"next\"}\n"
+    "        output %3 {name=\"sum\"}\n"
+    "      }\n";
 
 typedef struct {
     const char *operands, *results, *meaning;
@@ -142,6 +156,13 @@ static const Prose prose[MOT_N_OPS] = {
                          "Einstein sum: in `spec`, as in `btc,chd->bthd`, each letter is a loop; "
                          "letters missing in the result are summed. "
                          "`accumulate`: the dtype in which sums are kept."},
+    [MOT_OP_SCAN] = {"initial..., scanned..., rest...", "the last carried values, the stacks",
+                     "Runs its region once a step. The region's inputs are, by place, the "
+                     "`carried` values, which are the initial "
+                     "operands at first; slice t, in step t, of each scanned operand along its "
+                     "entry of `axes`; and the rest, in every step the "
+                     "same. Its outputs are the values to carry on, and one slice for each entry "
+                     "of `out_axes`, along which they are stacked."},
     [MOT_OP_SOFTMAX] = {"x", "x", "exp(x - max) / sum over `axis`."},
     [MOT_OP_SOFTMAX_GRAD] = {"y, g", "y", "y * (g - sum(g * y)) over `axis`, y the softmax."},
     [MOT_OP_CROSS_ENTROPY] = {"logits[..., V], labels[...]", "labels, in the dtype of logits",
@@ -230,6 +251,8 @@ static const char *attr_kind_text(MotAttrKind kind)
 
 static void add_flags(MotText *text, const MotOpInfo *info)
 {
+    if (info->flags & MOT_FLAG_REGION)
+        mot_text_puts(text, " Owns a region.");
     if (info->flags & MOT_FLAG_OWN_GRADIENT)
         mot_text_puts(text, " Has a gradient rule of its own.");
     if (info->flags & MOT_FLAG_UPDATE)
