@@ -4,7 +4,8 @@
  * Contract: a block has a tile of 64 x 64 elements of the result at one point of the kept loops; a
  * thread has 4 x 4 of them, 16 apart, in registers. The operands come through shared memory, 16
  * deep; matrices along the reduced loops add to the same sums. Loads are unrolled by two only: by
- * four NVRTC takes twice as long.
+ * four NVRTC takes twice as long. With a list of positions of k the loads go through it; block 0
+ * reports those that are outside, which count as 0.
  */
 #include "codegen/cuda_print.h"
 
@@ -12,28 +13,47 @@
 static const char *const contract_library[] = {
     "enum { MOT_TILE = 64, MOT_DEPTH = 16, MOT_STEP = 16, MOT_PATCH = 4 };",
     "",
-    "/* tile[d][i] = x[i, d], 0 outside of n x depth. */",
-    "__device__ void mot_load_tile(float (*tile)[MOT_TILE + 1], const float *x, long long stride,",
-    "                              long long depth_stride, long long n, long long depth)",
+    "/* Positions of k in [0, size), or NULL and all of them. */",
+    "struct MotList {",
+    "    const long long *at;",
+    "    long long size;",
+    "};",
+    "",
+    "/* tile[d][i] = x[i, d0 + d], through the list if there is one; 0 outside of n x depth. */",
+    "__device__ void mot_load_tile(float (*tile)[MOT_TILE + 1], const float *x, long long stride, long long d0,",
+    "                              long long depth_stride, long long n, long long depth, MotList list)",
     "{",
     "#pragma unroll 2",
     "    for (int p = threadIdx.x; p < MOT_TILE * MOT_DEPTH; p += MOT_THREADS) {",
     "        const int i = depth_stride == 1 ? p / MOT_DEPTH : p % MOT_TILE;",
     "        const int d = depth_stride == 1 ? p % MOT_DEPTH : p / MOT_TILE;",
-    "        tile[d][i] = i < n && d < depth ? x[i * stride + d * depth_stride] : 0;",
+    "        bool is_inside = i < n && d0 + d < depth;",
+    "        long long k = d0 + d;",
+    "        if (list.at && is_inside) {",
+    "            k = list.at[k];",
+    "            is_inside = k >= 0 && k < list.size;",
+    "        }",
+    "        tile[d][i] = is_inside ? x[i * stride + k * depth_stride] : 0;",
     "    }",
+    "}",
+    "",
+    "__device__ void mot_check_list(MotList list, long long n, long long *bad_index)",
+    "{",
+    "    for (long long i = threadIdx.x; blockIdx.x == 0 && i < n; i += MOT_THREADS)",
+    "        if (list.at[i] < 0 || list.at[i] >= list.size)",
+    "            *bad_index = list.at[i];",
     "}",
     "",
     "/* sum += a[m, k] b[k, n]: of the tile at the start of both, that may be larger than m x n. */",
     "__device__ void mot_add_product(float (*sum)[MOT_PATCH], const float *a, long long a_m, long long a_k,",
     "                                const float *b, long long b_k, long long b_n, long long m, long long n,",
-    "                                long long k)",
+    "                                long long k, MotList list)",
     "{",
     "    __shared__ float a_tile[MOT_DEPTH][MOT_TILE + 1], b_tile[MOT_DEPTH][MOT_TILE + 1];",
     "    const int row = threadIdx.x / MOT_STEP, column = threadIdx.x % MOT_STEP;",
     "    for (long long at = 0; at < k; at += MOT_DEPTH) {",
-    "        mot_load_tile(a_tile, a + at * a_k, a_m, a_k, m, k - at);",
-    "        mot_load_tile(b_tile, b + at * b_k, b_n, b_k, n, k - at);",
+    "        mot_load_tile(a_tile, a, a_m, at, a_k, m, k, list);",
+    "        mot_load_tile(b_tile, b, b_n, at, b_k, n, k, list);",
     "        __syncthreads();",
     "        for (int d = 0; d < MOT_DEPTH; d++)",
     "            for (int i = 0; i < MOT_PATCH; i++)",
@@ -61,6 +81,13 @@ static void print_contract(MotCuda *c)
     const MotContract *k = &nest->contract;
     mot_cuda_line(c, "const long long m = %s, n = %s;", mot_cuda_extent(c, k->m),
                   mot_cuda_extent(c, k->n));
+    if (k->has_list) {
+        mot_cuda_line(c, "const MotList list = {b%u, %s};", k->list,
+                      mot_cuda_extent(c, k->n_positions));
+        mot_cuda_line(c, "mot_check_list(list, %s, bad_index);", mot_cuda_extent(c, k->k));
+    } else {
+        mot_cuda_line(c, "const MotList list = {0, 0};");
+    }
     mot_cuda_line(c, "const long long columns = (n + MOT_TILE - 1) / MOT_TILE;");
     mot_cuda_line(c, "const long long tiles = (m + MOT_TILE - 1) / MOT_TILE * columns;");
     mot_cuda_open_blocks(
@@ -77,7 +104,7 @@ static void print_contract(MotCuda *c)
                   mot_cuda_loops_place(c, &k->a, 0, nest->n_loops), a_m);
     mot_cuda_line(c, "const float *b = b%u + (%s) + n0 * %s;", k->b.buf,
                   mot_cuda_loops_place(c, &k->b, 0, nest->n_loops), b_n);
-    mot_cuda_line(c, "mot_add_product(sum, a, %s, %s, b, %s, %s, m - m0, n - n0, %s);", a_m,
+    mot_cuda_line(c, "mot_add_product(sum, a, %s, %s, b, %s, %s, m - m0, n - n0, %s, list);", a_m,
                   mot_cuda_extent(c, k->a_k), mot_cuda_extent(c, k->b_k), b_n,
                   mot_cuda_extent(c, k->k));
     mot_cuda_close(c);

@@ -242,6 +242,15 @@ static bool fit_result(const MotDag *dag, const MotType *first, const MotType *t
     return true;
 }
 
+/* Whether the nest has no points: a kept loop of size 0, which makes strides 0 too. */
+static bool is_empty(const MotDag *dag)
+{
+    for (int l = 0; l < dag->nest->n_loops; l++)
+        if (!(dag->reduced >> l & 1) && mot_extent_is(dag->nest->loop[l].extent, 0))
+            return true;
+    return false;
+}
+
 /* Every kept loop must move the store: else its points would write the same elements. */
 static bool stores_cover(const MotDag *dag)
 {
@@ -280,7 +289,8 @@ static MotNest *build_nest(Build *b, const uint32_t *results, uint32_t n)
             mot_access_make(mot_graph_type(b->g, v), b->kernel->n_operands + results[i], &view);
         mot_vec_push(&b->ctx->arena, &dag.nest->stores, (MotStore){access, value});
     }
-    if (!stores_cover(&dag) || mot_nest_finish(b->ctx, dag.nest, dag.reduced) != MOT_OK)
+    if (!(is_empty(&dag) || stores_cover(&dag)) ||
+        mot_nest_finish(b->ctx, dag.nest, dag.reduced) != MOT_OK)
         return NULL;
     return dag.nest;
 }

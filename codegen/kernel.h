@@ -95,10 +95,16 @@ typedef struct MotLoop {
     MotExtent extent;
 } MotLoop;
 
-/* c[m, n] = sum over k of a[m, k] * b[k, n], for each point of the kept loops; the reduced loops add to c. f32. */
+/*
+ * c[m, n] = sum over k of a[m, k] * b[k, n], for each point of the kept loops; the reduced loops add to c. f32. With a list the
+ * sum is over list[0 .. k), positions in [0, n_positions) of a's and b's dim.
+ */
 typedef struct MotContract {
     MotAccess a, b, c; /* strides of the outer loops; c has none along reduced ones */
     MotExtent m, n, k;
+    bool has_list;
+    uint32_t list; /* the buffer, of i64 */
+    MotExtent n_positions;
     MotExtent a_m, a_k, b_k, b_n,
         c_m; /* element strides: a_m or a_k is 1, b_k or b_n is 1, the stride of c along n is 1 */
 } MotContract;

@@ -193,28 +193,34 @@ static MotNode build_concat(MotDag *dag, const MotOp *op, const MotView *view)
     return value;
 }
 
+/* An axis of `size` at the value of `index` in this view. What is built from now on is used only where that is inside. */
+static MotAxis add_listed_axis(MotDag *dag, MotValue index, const MotView *view, int64_t size)
+{
+    MotNode i = mot_dag_build(dag, index, view);
+    if (type_of(dag, index)->dtype != MOT_I64)
+        i = add_op(dag, MOT_OP_CAST, MOT_I64, i, 0, 0);
+    MotNode end = add_node(
+        dag,
+        (MotNodeInfo){.kind = MOT_NODE_SIZE, .dtype = MOT_I64, .extent = mot_extent_make(size)});
+    MotNode is_in_range = add_node(
+        dag, (MotNodeInfo){.kind = MOT_NODE_CHECK, .dtype = MOT_BOOL, .arg = {i, end, dag->guard}});
+    dag->guard = add_and(dag, dag->guard, is_in_range);
+    return (MotAxis){.loop = -1, .index = i, .step = 1};
+}
+
 static MotNode build_gather(MotDag *dag, const MotOp *op, const MotView *view)
 {
     int64_t axis = mot_attrs(op, axis)->axis;
     const MotType *table = type_of(dag, op->in[0]), *index = type_of(dag, op->in[1]);
     MotView index_view = {.rank = index->rank}, own = {.rank = table->rank};
+    MotNode outer = dag->guard;
     for (int d = 0; d < index->rank; d++)
         index_view.axis[d] = view->axis[axis + d];
-    MotNode i = mot_dag_build(dag, op->in[1], &index_view);
-    if (index->dtype != MOT_I64)
-        i = add_op(dag, MOT_OP_CAST, MOT_I64, i, 0, 0);
-    MotNode size = add_node(dag, (MotNodeInfo){.kind = MOT_NODE_SIZE,
-                                               .dtype = MOT_I64,
-                                               .extent = mot_extent_make(table->dims[axis])});
-    MotNode is_in_range = add_node(
-        dag,
-        (MotNodeInfo){.kind = MOT_NODE_CHECK, .dtype = MOT_BOOL, .arg = {i, size, dag->guard}});
+    MotAxis listed = add_listed_axis(dag, op->in[1], &index_view, table->dims[axis]);
     for (int d = 0; d < table->rank; d++)
         own.axis[d] = d < axis    ? view->axis[d]
-                      : d == axis ? (MotAxis){.loop = -1, .index = i, .step = 1}
+                      : d == axis ? listed
                                   : view->axis[d + index->rank - 1];
-    MotNode outer = dag->guard;
-    dag->guard = add_and(dag, outer, is_in_range);
     MotNode value = mot_dag_build(dag, op->in[0], &own);
     dag->guard = outer;
     return value;
@@ -283,16 +289,32 @@ static MotNode build_reduce(MotDag *dag, const MotOp *op, const MotView *view)
     return add_reduce(dag, op->kind, mot_dag_build(dag, op->in[0], &own), taken & ~before);
 }
 
+/* The axis of a letter that is cut: through the list, along a loop over it. */
+static MotAxis add_cut_axis(MotDag *dag, const MotOp *op, uint32_t *taken)
+{
+    const char *spec = mot_attrs(op, contract)->spec;
+    int64_t dim = strchr(spec, mot_contract_cut(op)) - spec;
+    MotValue list = mot_contract_index(op);
+    MotView view = {.rank = 1};
+    view.axis[0] = take_reduced_loop(dag, type_of(dag, list)->dims[0], taken);
+    return add_listed_axis(dag, list, &view, type_of(dag, op->in[0])->dims[dim]);
+}
+
 /* A contraction that is no GEMM: the sum of products. */
 static MotNode build_contract(MotDag *dag, const MotOp *op, const MotView *view)
 {
     MotAxis axis[128];
     bool is_known[128] = {false};
+    MotNode outer = dag->guard;
     const char *spec = mot_attrs(op, contract)->spec, *result = strstr(spec, "->") + 2;
     uint32_t before = find_loops(dag, view), taken = before;
     for (int d = 0; result[d]; d++) {
         axis[(int)result[d]] = view->axis[d];
         is_known[(int)result[d]] = true;
+    }
+    if (mot_contract_index(op)) {
+        axis[(int)mot_contract_cut(op)] = add_cut_axis(dag, op, &taken);
+        is_known[(int)mot_contract_cut(op)] = true;
     }
     MotNode product[2];
     for (int i = 0; i < 2; i++, spec++) {
@@ -307,6 +329,7 @@ static MotNode build_contract(MotDag *dag, const MotOp *op, const MotView *view)
         }
         product[i] = mot_dag_build(dag, op->in[i], &own);
     }
+    dag->guard = outer;
     MotDtype dtype = type_of(dag, op->out[0])->dtype;
     MotNode x = add_op(dag, MOT_OP_MUL, dtype, product[0], product[1], 0);
     return add_reduce(dag, MOT_OP_REDUCE_SUM, x, taken & ~before);

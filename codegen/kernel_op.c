@@ -5,6 +5,7 @@
  * the result), n (the second and the result), k (both operands). Letters of a class that lie behind each other in both tensors are
  * one run. One run of m, n and k each is the GEMM; the other runs are loops around it. What is left of m and n after the choice
  * is kept loops, of k reduced loops. No strided matrices, or one of m, n, k missing: no GEMM, but a sum of products (kernel_dag.c).
+ * A letter that is cut is a run of its own, of the list's length, and k.
  */
 #include "codegen/kernel_dag.h"
 
@@ -24,6 +25,7 @@ enum { BATCH, M, N, K, N_CLASSES };
 /* A letter, or several that are one loop: extent and the stride in each tensor (factor 0: not in it). */
 typedef struct {
     MotExtent extent, stride[3];
+    bool is_listed;
 } Run;
 
 typedef struct {
@@ -57,7 +59,7 @@ static int classify(const Run *r)
 static void append_letter(Runs *runs, const Run *letter)
 {
     Run *last = runs->n ? &runs->run[runs->n - 1] : NULL;
-    bool continues = last != NULL;
+    bool continues = last && !last->is_listed && !letter->is_listed;
     for (int t = 0; t < 3 && continues; t++)
         continues =
             mot_extent_equal(last->stride[t], mot_extent_mul(letter->stride[t], letter->extent));
@@ -74,7 +76,7 @@ static bool classify_letters(const char *order, const Run *letters, Runs *runs)
 {
     for (const char *p = order; *p; p++) {
         const Run *r = &letters[(int)*p];
-        if (*p == ',' || *p == '-' || *p == '>' || mot_extent_is(r->extent, 1))
+        if (*p == ',' || *p == '-' || *p == '>' || (mot_extent_is(r->extent, 1) && !r->is_listed))
             continue;
         if (memchr(order, *p, (size_t)(p - order)))
             continue; /* second occurrence */
@@ -108,15 +110,24 @@ static double weigh(const Run *m, const Run *n, const Run *k)
     return work;
 }
 
-/* The choice of runs with the most work; false if none is a GEMM. */
+static bool has_list(const Runs *k)
+{
+    bool is_listed = false;
+    for (int i = 0; i < k->n; i++)
+        is_listed |= k->run[i].is_listed;
+    return is_listed;
+}
+
+/* The choice of runs with the most work; false if none is a GEMM. A list must be its k: loops around it have strides only. */
 static bool choose_runs(const Runs *runs, int *out)
 {
     double best = 0;
+    bool is_cut = has_list(&runs[K]);
     for (int m = 0; m < runs[M].n; m++)
         for (int n = 0; n < runs[N].n; n++)
             for (int k = 0; k < runs[K].n; k++) {
                 double work = weigh(&runs[M].run[m], &runs[N].run[n], &runs[K].run[k]);
-                if (work > best) {
+                if (work > best && runs[K].run[k].is_listed == is_cut) {
                     best = work;
                     out[M] = m;
                     out[N] = n;
@@ -162,6 +173,30 @@ static MotNest *make_gemm(MotCtx *ctx, const Runs *runs, const int *chosen, cons
     return nest;
 }
 
+/* Makes the letter that is cut run over the list. */
+static bool read_list(const MotGraph *g, const MotOp *op, Run *letters)
+{
+    MotValue list = mot_contract_index(op);
+    if (!list)
+        return true;
+    Run *cut = &letters[(int)mot_contract_cut(op)];
+    cut->extent = mot_extent_make(mot_graph_type(g, list)->dims[0]);
+    cut->is_listed = true;
+    return classify(cut) == K;
+}
+
+static void set_list(MotContract *c, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
+{
+    MotValue list = mot_contract_index(op);
+    if (!list)
+        return;
+    const char *spec = mot_attrs(op, contract)->spec;
+    int64_t dim = strchr(spec, mot_contract_cut(op)) - spec;
+    c->has_list = true;
+    c->list = buf_of[list] - 1;
+    c->n_positions = mot_extent_make(mot_graph_type(g, op->in[0])->dims[dim]);
+}
+
 /* `first` and `second`: which operand plays A and which B; the result's inner dim must come from B. */
 static MotNest *try_gemm(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of,
                          int first)
@@ -176,9 +211,12 @@ static MotNest *try_gemm(MotCtx *ctx, const MotGraph *g, const MotOp *op, const 
     int chosen[N_CLASSES] = {0};
     uint32_t buf[] = {buf_of[op->in[first]] - 1, buf_of[op->in[!first]] - 1,
                       buf_of[op->out[0]] - 1};
-    if (!classify_letters(spec, letters, runs) || !choose_runs(runs, chosen))
+    if (!read_list(g, op, letters) || !classify_letters(spec, letters, runs) ||
+        !choose_runs(runs, chosen))
         return NULL;
-    return make_gemm(ctx, runs, chosen, buf);
+    MotNest *nest = make_gemm(ctx, runs, chosen, buf);
+    set_list(&nest->contract, g, op, buf_of);
+    return nest;
 }
 
 static MotNest *make_contract(MotCtx *ctx, const MotGraph *g, const MotOp *op,

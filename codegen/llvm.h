@@ -86,6 +86,9 @@ typedef struct MotLlvmGemm {
     LLVMValueRef m, n, k, a, lda, b, ldb, beta, c, ldc;
 } MotLlvmGemm;
 void mot_llvm_gemm(MotLlvm *l, const MotLlvmGemm *g);
+/* The same where k runs over the list of the nest's contraction: llvm_listed.c. */
+void mot_llvm_listed_gemm(MotLlvm *l, const MotLlvmGemm *g);
+LLVMValueRef mot_llvm_listed_scratch(MotLlvm *l);
 /* Tells the runtime of an index outside of its table. */
 void mot_llvm_report_index(MotLlvm *l, LLVMValueRef index);
 

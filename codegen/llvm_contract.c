@@ -82,7 +82,10 @@ static void print_part(MotLlvm *l, const Part *p)
                                                 LLVMConstReal(l->f32, 1), ""),
                         .c = address_of(l, &c->c, 0, nest->n_kept, at_c),
                         .ldc = mot_llvm_extent(l, c->c_m)};
-    mot_llvm_gemm(l, &gemm);
+    if (c->has_list)
+        mot_llvm_listed_gemm(l, &gemm);
+    else
+        mot_llvm_gemm(l, &gemm);
     mot_llvm_loop_end(l, &loop);
 }
 
@@ -103,9 +106,14 @@ static void print_contract(MotLlvm *l)
     mot_llvm_if_end(l, after);
 }
 
+static LLVMValueRef contract_scratch(MotLlvm *l)
+{
+    return l->nest->contract.has_list ? mot_llvm_listed_scratch(l) : mot_llvm_no_scratch(l);
+}
+
 const MotLlvmShape mot_llvm_contract = {.run = print_contract,
                                         .tasks = count_contract_tasks,
-                                        .scratch_bytes = mot_llvm_no_scratch,
+                                        .scratch_bytes = contract_scratch,
                                         .is_coarse = true};
 
 /* ---- Scatter: a task is a stripe of columns; it goes through the index in order, so equal indices add up in order ---- */

@@ -339,3 +339,10 @@ MotValue mot_contract(MotBuilder *b, MotValue x, MotValue y, const char *spec)
 {
     return build_one(b, MOT_OP_CONTRACT, (MotValue[]){x, y}, 2, &(MotAttr_contract){.spec = spec});
 }
+
+MotValue mot_contract_listed(MotBuilder *b, MotValue x, MotValue y, MotValue k_index,
+                             const char *spec, char cut)
+{
+    MotAttr_contract attrs = {.spec = spec, .cut = (const char[]){cut, 0}};
+    return build_one(b, MOT_OP_CONTRACT, (MotValue[]){x, y, k_index}, 3, &attrs);
+}

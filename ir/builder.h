@@ -77,6 +77,9 @@ MotValue mot_reduce_max(MotBuilder *b, MotValue x, const int64_t *axes, uint32_t
 /* Sums x over what broadcasting to x's shape from `dims` repeated: the transpose of broadcasting. */
 MotValue mot_sum_to(MotBuilder *b, MotValue x, int rank, const int64_t *dims);
 MotValue mot_contract(MotBuilder *b, MotValue x, MotValue y, const char *spec);
+/* Summed over the positions of letter `cut` that k_index, i64[n], lists. */
+MotValue mot_contract_listed(MotBuilder *b, MotValue x, MotValue y, MotValue k_index,
+                             const char *spec, char cut);
 
 /* The meaning of a composite: appends its expansion to b and gives its results. ir/expand.c holds one rule a row. */
 MOT_CHECKED MotStatus mot_expand(MotBuilder *b, const MotOp *op, MotValue *out_results);

@@ -120,10 +120,52 @@ MotStatus mot_eval_reduce_max(MotEval *e)
 
 enum { X, Y, Z };
 
-/* Adds a loop a letter, with the strides of each of the three tensors that have the letter. */
-static MotWalk walk_letters(const MotEval *e)
+/* The listed positions of a dim, in a tensor of its own. The lists's range was checked. */
+static MotTensor take_listed(MotCtx *ctx, const MotTensor *x, const MotTensor *list, int dim)
 {
-    const MotType *types[3] = {&e->in[0].type, &e->in[1].type, &e->out[0].type};
+    MotTensor out = *x;
+    size_t inner = (size_t)mot_dtype_bytes(x->type.dtype);
+    int64_t outer = 1, n = out.type.dims[dim] = list->type.dims[0];
+    for (int d = 0; d < dim; d++)
+        outer *= x->type.dims[d];
+    for (int d = dim + 1; d < x->type.rank; d++)
+        inner *= (size_t)x->type.dims[d];
+    out.data = mot_arena_alloc_array(&ctx->arena, (size_t)(outer * n), inner);
+    for (int64_t i = 0; i < outer; i++)
+        for (int64_t k = 0; k < n; k++) {
+            int64_t from = i * x->type.dims[dim] + mot_tensor_get_int(list, k);
+            memcpy((char *)out.data + (size_t)(i * n + k) * inner,
+                   (const char *)x->data + (size_t)from * inner, inner);
+        }
+    return out;
+}
+
+/* Replaces both operands of a contraction that is cut by their listed parts: what k_index means. */
+static MotStatus take_listed_parts(MotEval *e, MotTensor *x)
+{
+    const MotTensor *list = &e->in[2];
+    const char *spec = mot_attrs(e->op, contract)->spec;
+    char cut = mot_contract_cut(e->op);
+    int dim[2] = {(int)(strchr(spec, cut) - spec), 0};
+    const char *second = strchr(spec, ',') + 1;
+    dim[Y] = (int)(strchr(second, cut) - second);
+    int64_t size = x[X].type.dims[dim[X]];
+    for (int64_t i = 0; i < list->type.dims[0]; i++) {
+        int64_t k = mot_tensor_get_int(list, i);
+        if (k < 0 || k >= size)
+            return mot_fail(e->ctx, MOT_ERR_DATA, mot_op_loc(e->g, e->op),
+                            "contract: k_index %lld at element %lld is outside [0, %lld)",
+                            (long long)k, (long long)i, (long long)size);
+    }
+    for (int i = X; i <= Y; i++)
+        x[i] = take_listed(e->ctx, &x[i], list, dim[i]);
+    return MOT_OK;
+}
+
+/* Adds a loop a letter, with the strides of each of the three tensors that have the letter. */
+static MotWalk walk_letters(const MotEval *e, const MotTensor *x)
+{
+    const MotType *types[3] = {&x[X].type, &x[Y].type, &e->out[0].type};
     const char *p = mot_attrs(e->op, contract)->spec;
     int8_t loop_of[128];
     MotWalk w = {.n_loops = 0};
@@ -198,21 +240,22 @@ static void multiply_add_int(int64_t n, const int64_t *x, int64_t sx, const int6
 MotStatus mot_eval_contract(MotEval *e)
 {
     MotCtx *ctx = e->ctx;
-    MotTensor *out = &e->out[0];
-    MotWalk w = walk_letters(e);
+    MotTensor *out = &e->out[0], in[2] = {e->in[X], e->in[Y]};
+    if (mot_contract_cut(e->op))
+        MOT_TRY(take_listed_parts(e, in));
+    MotWalk w = walk_letters(e, in);
     choose_inner_loop(&w);
     int last = --w.n_loops;
     int64_t n = w.size[last], sx = w.step[X][last], sy = w.step[Y][last], sz = w.step[Z][last];
     int64_t n_out = mot_type_elements(&out->type);
     if (is_float(out)) {
-        const double *x = mot_eval_load(ctx, &e->in[0]), *y = mot_eval_load(ctx, &e->in[1]);
+        const double *x = mot_eval_load(ctx, &in[X]), *y = mot_eval_load(ctx, &in[Y]);
         double *z = mot_arena_array(&ctx->arena, double, n_out);
         for (bool more = mot_walk_begin(&w); more; more = mot_walk_next(&w))
             multiply_add(n, x + w.offset[X], sx, y + w.offset[Y], sy, z + w.offset[Z], sz);
         mot_eval_store(out, z);
     } else {
-        const int64_t *x = mot_eval_load_int(ctx, &e->in[0]),
-                      *y = mot_eval_load_int(ctx, &e->in[1]);
+        const int64_t *x = mot_eval_load_int(ctx, &in[X]), *y = mot_eval_load_int(ctx, &in[Y]);
         int64_t *z = mot_arena_array(&ctx->arena, int64_t, n_out);
         for (bool more = mot_walk_begin(&w); more; more = mot_walk_next(&w))
             multiply_add_int(n, x + w.offset[X], sx, y + w.offset[Y], sy, z + w.offset[Z], sz);

@@ -287,20 +287,27 @@ static MotStatus find_reduce_max(Loops *l)
     return find_reduce(l, MOT_FACTOR_MAX);
 }
 
-/* A letter is a loop: PARALLEL if the result has it, else SUM. */
+/*
+ * A letter is a loop: PARALLEL if the result has it, else SUM. A letter that is cut is WHOLE, as its list counts positions of the
+ * whole dim; the list itself can be dealt out, and leaves partial sums.
+ */
 static MotStatus find_contract(Loops *l)
 {
+    char cut = mot_contract_cut(l->op);
     const char *p = mot_attrs(l->op, contract)->spec, *result = strchr(p, '>') + 1;
     int16_t loop_of[128] = {0};
     for (uint32_t i = 0; i < 2; i++, p++)
         for (int d = 0; d < in_type(l, i)->rank; d++, p++) {
             unsigned char letter = (unsigned char)*p;
+            MotFactorKind kind = strchr(result, letter) ? MOT_FACTOR_PARALLEL
+                                 : letter == cut        ? MOT_FACTOR_WHOLE
+                                                        : MOT_FACTOR_SUM;
             if (!loop_of[letter])
-                loop_of[letter] =
-                    add_loop(l, strchr(result, letter) ? MOT_FACTOR_PARALLEL : MOT_FACTOR_SUM,
-                             in_type(l, i)->dims[d]);
+                loop_of[letter] = add_loop(l, kind, in_type(l, i)->dims[d]);
             l->in[i][d] = loop_of[letter];
         }
+    if (cut)
+        l->in[2][0] = add_loop(l, MOT_FACTOR_SUM, in_type(l, 2)->dims[0]);
     for (int d = 0; result[d]; d++)
         l->out[0][d] = loop_of[(int)result[d]];
     return MOT_OK;

@@ -287,23 +287,29 @@ static double scan_flops(const MotGraph *g, const MotOp *op)
     return step * (double)scan_steps(g, op);
 }
 
+/* Every letter is one loop: the product over the letters of both operands. */
+static double contract_flops(const MotGraph *g, const MotOp *op)
+{
+    double flops = 2;
+    bool seen[128] = {false};
+    const char *letter = mot_attrs(op, contract)->spec;
+    char cut = mot_contract_cut(op);
+    for (uint32_t k = 0; k < 2; k++, letter++)
+        for (int d = 0; *letter != ',' && *letter != '-'; letter++, d++) {
+            const MotType *type = mot_graph_type(g, op->in[*letter == cut ? 2 : k]);
+            if (!seen[(int)*letter])
+                flops *= (double)type->dims[*letter == cut ? 0 : d];
+            seen[(int)*letter] = true;
+        }
+    return flops;
+}
+
 double mot_op_flops(const MotGraph *g, const MotOp *op)
 {
     if (op->kind == MOT_OP_SCAN)
         return scan_flops(g, op);
-    if (op->kind == MOT_OP_CONTRACT) {
-        /* Every letter is one loop: the product over the letters of both operands. */
-        double flops = 2;
-        bool seen[128] = {false};
-        const char *letter = mot_attrs(op, contract)->spec;
-        for (uint32_t k = 0; k < 2; k++, letter++)
-            for (int d = 0; *letter != ',' && *letter != '-'; letter++, d++) {
-                if (!seen[(int)*letter])
-                    flops *= (double)mot_graph_type(g, op->in[k])->dims[d];
-                seen[(int)*letter] = true;
-            }
-        return flops;
-    }
+    if (op->kind == MOT_OP_CONTRACT)
+        return contract_flops(g, op);
     if (op->kind != MOT_OP_ATTENTION && op->kind != MOT_OP_ATTENTION_GRAD)
         return 0;
     const int64_t *q = mot_graph_type(g, op->in[0])->dims, *v = mot_graph_type(g, op->in[2])->dims;

@@ -162,6 +162,17 @@ static inline MotOp *mot_graph_def(const MotGraph *g, MotValue v)
 }
 /* The attributes of an op as their struct: mot_attrs(op, softmax)->axis. */
 #define mot_attrs(op, id) ((MotAttr_##id *)(op)->attrs)
+/* The list of positions that a contraction is cut to, 0 if it is whole. */
+static inline MotValue mot_contract_index(const MotOp *op)
+{
+    return op->n_in > 2 ? op->in[2] : 0;
+}
+/* The letter that the list is of, 0 if the contraction is whole. */
+static inline char mot_contract_cut(const MotOp *op)
+{
+    const char *cut = mot_attrs(op, contract)->cut;
+    return mot_contract_index(op) && cut ? cut[0] : 0;
+}
 
 /*
  * All ops of a graph and of the regions in it: an op, then those of its region.

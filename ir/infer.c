@@ -311,6 +311,23 @@ static const char *read_letters(const char *p, const MotType *type, int64_t *siz
     return p;
 }
 
+/* Of a cut contraction: the list, and that the letter is summed over both operands. The operands' letters are known to fit. */
+static MotStatus check_cut(Infer *c)
+{
+    const MotAttr_contract *a = mot_attrs(c->op, contract);
+    if (!mot_contract_index(c->op))
+        return a->cut ? refuse(c, "cut names a letter, but there is no k_index") : MOT_OK;
+    const MotType *index = c->in[2];
+    if (index->dtype != MOT_I64 || index->rank != 1)
+        return refuse(c, "k_index must be i64 with one dim");
+    const char *comma = strchr(a->spec, ','), *arrow = strstr(a->spec, "->");
+    size_t n_x = (size_t)(comma - a->spec), n_y = (size_t)(arrow - comma - 1);
+    if (!a->cut || strlen(a->cut) != 1 || !memchr(a->spec, a->cut[0], n_x) ||
+        !memchr(comma + 1, a->cut[0], n_y) || strchr(arrow + 2, a->cut[0]))
+        return refuse(c, "cut must name one letter of both operands that the result does not have");
+    return MOT_OK;
+}
+
 static MotStatus infer_contract(Infer *c)
 {
     int64_t size[128];
@@ -333,7 +350,7 @@ static MotStatus infer_contract(Infer *c)
         seen[(int)*p] = true;
         out->dims[out->rank++] = size[(int)*p];
     }
-    return MOT_OK;
+    return check_cut(c);
 }
 
 /* ---- scan ---- */

@@ -27,6 +27,7 @@
 /* An export with a batch of its training data. */
 typedef struct Model {
     const char *model, *loss, *input, *data, *labels;
+    void (*edit)(MotGraph *); /* what is changed in the forward graph; NULL: nothing */
 } Model;
 
 enum { N_STEPS = 3 };
@@ -91,6 +92,8 @@ static inline Job make_job(MotCtx *ctx, const Model *model, const char *optimize
                             &job.graph));
     require(ctx, mot_trained_decide(ctx, job.graph, &(MotTrainOpts){0}, &trained));
     require(ctx, mot_trained_freeze(ctx, job.graph, job.file));
+    if (model->edit)
+        model->edit(job.graph);
     require(ctx, mot_loss_parse(ctx, job.graph, model->loss, &loss));
     loss.input_type = rows_of(&job, 1, 0).type;
     require(ctx, mot_optimizer_parse(ctx, optimizer_text, &optimizer));

@@ -5,7 +5,7 @@
 
 MotSpec mot_spec_of(const MotOp *contract)
 {
-    MotSpec spec = {0};
+    MotSpec spec = {.cut = mot_contract_cut(contract)};
     const char *p = mot_attrs(contract, contract)->spec;
     size_t n = strcspn(p, ",");
     memcpy(spec.in[0], p, n);
@@ -23,7 +23,9 @@ MotValue mot_spec_contract(MotBuilder *b, const MotOp *like, MotValue x, MotValu
     MotAttr_contract attrs = *mot_attrs(like, contract);
     attrs.spec =
         mot_arena_printf(&b->graph->ctx->arena, "%s,%s->%s", spec->in[0], spec->in[1], spec->out);
-    return mot_result(b, mot_build(b, MOT_OP_CONTRACT, (MotValue[]){x, y}, 2, &attrs), 0);
+    attrs.cut = spec->cut ? (const char[]){spec->cut, 0} : NULL;
+    MotValue in[3] = {x, y, mot_contract_index(like)};
+    return mot_result(b, mot_build(b, MOT_OP_CONTRACT, in, spec->cut ? 3 : 2, &attrs), 0);
 }
 
 int mot_spec_find(const char *letters, char letter)

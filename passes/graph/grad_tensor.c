@@ -162,7 +162,7 @@ static Letters split_spec(const char *spec)
 
 /*
  * The gradient of operand `own`: g and the other operand contracted to its letters. A letter that only this operand has was
- * summed alone: the gradient repeats along it.
+ * summed alone: the gradient repeats along it. Of a letter that is cut the listed positions alone get a gradient, the others 0.
  */
 static MotValue contract_back(const MotGradRule *r, const Letters *l, int own)
 {
@@ -178,8 +178,15 @@ static MotValue contract_back(const MotGradRule *r, const Letters *l, int own)
             kept.dims[d] = 1;
     }
     attrs.spec = mot_arena_printf(&r->b->graph->ctx->arena, "%s,%s->%s", l->out, other, have);
-    MotValue in[2] = {r->g[0], r->x[1 - own]};
+    MotValue in[2] = {r->g[0], r->x[1 - own]}, list = mot_contract_index(r->op);
+    const char *cut = attrs.cut;
+    attrs.cut = NULL;
+    if (list)
+        in[1] = mot_gather(r->b, in[1], list, (int)(strchr(other, *cut) - other));
     MotValue dx = mot_result(r->b, mot_build(r->b, MOT_OP_CONTRACT, in, 2, &attrs), 0);
+    if (list)
+        dx = mot_scatter_add(r->b, list, dx, (int)(strchr(have, *cut) - have),
+                             x.dims[strchr(mine, *cut) - mine]);
     if (n < x.rank)
         dx = mot_broadcast(r->b, mot_reshape(r->b, dx, x.rank, kept.dims), x.rank, x.dims);
     return dx;

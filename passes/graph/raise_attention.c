@@ -146,7 +146,7 @@ static bool leads_to_product(const MotGraph *g, MotValue v)
             return false;
         op = mot_graph_def(g, op->in[next]);
     }
-    return op->kind == MOT_OP_CONTRACT;
+    return op->kind == MOT_OP_CONTRACT && !mot_contract_index(op);
 }
 
 /* scores + mask */
@@ -207,7 +207,7 @@ static bool peel(Scores *s)
                          : op.kind == MOT_OP_SELECT ? peel_select(s, &op)
                                                     : peel_scale(s);
         if (!is_peeled)
-            return op.kind == MOT_OP_CONTRACT;
+            return op.kind == MOT_OP_CONTRACT && !mot_contract_index(&op);
     }
 }
 

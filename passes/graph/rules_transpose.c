@@ -92,12 +92,13 @@ static MotValue name_letters(MotMatch *m)
             is_changed |= *letter != *p;
             *p = *letter;
         }
+    spec.cut = spec.cut ? name[(int)spec.cut] : 0;
     return is_changed ? mot_spec_contract(m->b, &op, op.in[0], op.in[1], &spec) : 0;
 }
 
 /*
  * An operand that is repeated along a dim which the other operand has too need not be: each of its
- * elements meets all those of the other anyway.
+ * elements meets all those of the other anyway. Not a dim that is cut, which both must have.
  */
 static MotValue read_before_broadcast(MotMatch *m, MotSpec *spec, const MotOp *op, int i)
 {
@@ -112,7 +113,8 @@ static MotValue read_before_broadcast(MotMatch *m, MotSpec *spec, const MotOp *o
     for (int d = 0; d < y.rank; d++) {
         int own = d - (y.rank - x.rank);
         bool repeats = own < 0 || x.dims[own] != y.dims[d];
-        if (repeats && mot_spec_find(spec->in[1 - i], spec->in[i][d]) < 0)
+        char letter = spec->in[i][d];
+        if (repeats && (mot_spec_find(spec->in[1 - i], letter) < 0 || letter == spec->cut))
             return 0;
         if (repeats)
             continue;

@@ -135,6 +135,11 @@ static void relate_contract(Analysis *a, const MotOp *op)
             value[l] = values[i];
             dim[l] = d;
         }
+    if (mot_contract_index(op)) { /* positions are of the whole dim, and the list stays one */
+        int cut_letter = mot_contract_cut(op);
+        make_rigid(a, value[cut_letter], dim[cut_letter]);
+        make_rigid(a, op->in[2], 0);
+    }
 }
 
 static bool is_reduced(const MotAttr_reduce *attrs, int dim)

@@ -229,8 +229,10 @@ static MotOpId apply_contract(Apply *a, const MotOp *op)
     MotAttr_contract attrs = *mot_attrs(op, contract);
     attrs.spec =
         mot_arena_printf(&a->new->ctx->arena, "%s,%s->%s", spec.in[0], spec.in[1], spec.out);
-    MotValue in[2] = {operand(a, op, 0), operand(a, op, 1)};
-    return mot_build(&a->b, op->kind, in, 2, &attrs);
+    MotValue in[3] = {operand(a, op, 0), operand(a, op, 1)};
+    if (mot_contract_index(op))
+        in[2] = operand(a, op, 2);
+    return mot_build(&a->b, op->kind, in, in[2] ? 3 : 2, &attrs);
 }
 
 static MotOpId apply_reduce(Apply *a, const MotOp *op)

@@ -49,6 +49,13 @@ typedef struct Case {
      "",                                                                                           \
      {{0}},                                                                                        \
      IN("x", tx) IN("xz", tz) "%y = contract %x %xz {spec=\"" spec "\"} : " ty "\n" OUT("y")}
+/* The letter `cut`, of size `k`, runs over a list of n positions, some of which occur twice. */
+#define LISTED(spec, cut, tx, tz, k, n, ty)                                                        \
+    {"contract listed " spec " " tx " " tz " " n,                                                  \
+     "",                                                                                           \
+     {{0}},                                                                                        \
+     IN("x", tx) IN("xz", tz) IN("i" k, "i64[" n "]") "%y = contract %x %xz %i" k " {spec=\"" spec \
+                                                      "\", cut=\"" cut "\"} : " ty "\n" OUT("y")}
 #define ATTENTION(name, sym, tq, tk, tv, to, tl, attrs, mask_in, mask)                             \
     {"attention " name, sym,                                                                       \
      IN("xq", tq) IN("xk", tk) IN("xv", tv) mask_in                                                \
@@ -327,6 +334,11 @@ static const Case cases[] = {
     CONTRACT("mk,kn->nm", "f32[5x7]", "f32[7x9]", "f32[9x5]"),
     CONTRACT("mk,kn->mn", "f32[5x0]", "f32[0x9]", "f32[5x9]"),
     CONTRACT("mk,kn->mn", "f32[0x4]", "f32[4x9]", "f32[0x9]"),
+    CONTRACT("mk,kn->mn", "f32[5x4]", "f32[4x0]", "f32[5x0]"),
+    CONTRACT("mk,kn->mn", "f32[0x0]", "f32[0x0]", "f32[0x0]"),
+    CONTRACT("bmk,bkn->bmn", "f32[0x5x4]", "f32[0x4x3]", "f32[0x5x3]"),
+    CONTRACT("bmk,bkn->bmn", "f32[2x5x0]", "f32[2x0x3]", "f32[2x5x3]"),
+    CONTRACT("ij,j->i", "f32[6x0]", "f32[0]", "f32[6]"),
     CONTRACT("btc,cshd->btshd", "f32[2x5x12]", "f32[12x3x2x4]", "f32[2x5x3x2x4]"),
     CONTRACT("btc,btshd->cshd", "f32[2x5x12]", "f32[2x5x3x2x4]", "f32[12x3x2x4]"),
     CONTRACT("btshd,cshd->btc", "f32[2x5x3x2x4]", "f32[12x3x2x4]", "f32[2x5x12]"),
@@ -349,6 +361,13 @@ static const Case cases[] = {
      IN("x", "f32[@ax5x12]")
          IN("xz",
             "f32[@ax5x20]") "%y = contract %x %xz {spec=\"btc,btd->cd\"} : f32[12x20]\n" OUT("y")},
+    {"contract, symbolic n", ONE_SYMBOL(3, 0),
+     IN("x", "f32[5x12]")
+         IN("xz",
+            "f32[12x@ax4]") "%y = contract %x %xz {spec=\"mk,knd->mnd\"} : f32[5x@ax4]\n" OUT("y")},
+    {"contract, symbolic m and k", TWO_SYMBOLS(3, 0, 0, 5),
+     IN("x", "f32[@ax@b]") IN(
+         "xz", "f32[@bx20]") "%y = contract %x %xz {spec=\"mk,kn->mn\"} : f32[@ax20]\n" OUT("y")},
     {"contract, symbolic heads", TWO_SYMBOLS(3, 2, 1, 5),
      IN("x", "f32[@ax5x12]")
          IN("xz", "f32[12x3x@bx4]") "%y = contract %x %xz {spec=\"btc,cshd->btshd\"} : "
@@ -357,6 +376,40 @@ static const Case cases[] = {
      IN("x", "f32[@ax5x@bx4]") IN(
          "xz",
          "f32[@bx4x12]") "%y = contract %x %xz {spec=\"bthd,hdc->btc\"} : f32[@ax5x12]\n" OUT("y")},
+
+    /* ---- Cut contractions: forms, lists of every length, several tiles, outer loops, sums without a GEMM ---- */
+    LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "6", "f32[5x9]"),
+    LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "0", "f32[5x9]"),
+    LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "1", "f32[5x9]"),
+    LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "17", "f32[5x9]"),
+    LISTED("mk,kn->mn", "k", "f32[5x1]", "f32[1x9]", "1", "3", "f32[5x9]"),
+    LISTED("mk,kn->mn", "k", "f32[300x40]", "f32[40x530]", "40", "23", "f32[300x530]"),
+    LISTED("mk,nk->mn", "k", "f32[150x40]", "f32[270x40]", "40", "33", "f32[150x270]"),
+    LISTED("km,kn->mn", "k", "f32[40x150]", "f32[40x270]", "40", "16", "f32[150x270]"),
+    LISTED("km,nk->mn", "k", "f32[40x150]", "f32[270x40]", "40", "7", "f32[150x270]"),
+    LISTED("mk,kn->nm", "k", "f32[5x17]", "f32[17x9]", "17", "6", "f32[9x5]"),
+    LISTED("mk,kn->mn", "k", "f32[0x17]", "f32[17x9]", "17", "6", "f32[0x9]"),
+    LISTED("mk,kn->mn", "k", "f32[5x0]", "f32[0x9]", "0", "0", "f32[5x9]"),
+    LISTED("btc,cshd->btshd", "c", "f32[2x5x12]", "f32[12x3x2x4]", "12", "5", "f32[2x5x3x2x4]"),
+    LISTED("bthd,hdc->btc", "h", "f32[2x5x3x4]", "f32[3x4x10]", "3", "2", "f32[2x5x10]"),
+    LISTED("bthd,hdc->btc", "d", "f32[2x5x3x4]", "f32[3x4x10]", "4", "3", "f32[2x5x10]"),
+    LISTED("bthd,bshd->bhts", "d", "f32[2x5x3x8]", "f32[2x6x3x8]", "8", "5", "f32[2x3x5x6]"),
+    LISTED("btc,btd->cd", "t", "f32[2x5x12]", "f32[2x5x20]", "5", "3", "f32[12x20]"),
+    LISTED("bi,bi->b", "i", "f32[6x40]", "f32[6x40]", "40", "9", "f32[6]"),
+    LISTED("ij,j->i", "j", "f32[6x40]", "f32[40]", "40", "0", "f32[6]"),
+    LISTED("i,i->", "i", "f32[40]", "f32[40]", "40", "9", "f32"),
+    {"contract listed, symbolic list", ONE_SYMBOL(7, 0),
+     IN("x", "f32[5x17]") IN("xz", "f32[17x20]")
+         IN("i17", "i64[@a]") "%y = contract %x %xz %i17 {spec=\"mk,kn->mn\", cut=\"k\"} : "
+                              "f32[5x20]\n" OUT("y")},
+    {"contract listed, symbolic list and m", TWO_SYMBOLS(3, 17, 0, 2),
+     IN("x", "f32[@ax5x17]") IN("xz", "f32[17x20]")
+         IN("i17", "i64[@b]") "%y = contract %x %xz %i17 {spec=\"btc,cd->btd\", cut=\"c\"} : "
+                              "f32[@ax5x20]\n" OUT("y")},
+    {"contract listed, symbolic k", ONE_SYMBOL(17, 30),
+     IN("x", "f32[5x@a]") IN("xz", "f32[20x@a]")
+         IN("i17", "i64[6]") "%y = contract %x %xz %i17 {spec=\"mk,nk->mn\", cut=\"k\"} : "
+                             "f32[5x20]\n" OUT("y")},
 
     /* ---- Attention ---- */
     ATTENTION("causal", NO_SYMBOLS, "f32[2x100x3x16]", "f32[2x100x3x16]", "f32[2x100x3x16]",

@@ -1,6 +1,7 @@
 /*
- * The CUDA text of every kernel of every committed model, on 1 and on 4 devices, compiles for
- * sm_80, sm_90 and sm_100. No GPU is needed, but NVRTC: without it the test is skipped.
+ * The CUDA text of every kernel of every committed model, on 1 and on 4 devices, and of what no model
+ * has (cut contractions) compiles for sm_80, sm_90 and sm_100. No GPU is needed, but NVRTC: without it
+ * the test is skipped.
  */
 #include "codegen/cuda.h"
 #include "codegen/kernel.h"
@@ -12,6 +13,7 @@
 #include "passes/lower/lower.h"
 #include "passes/pipeline.h"
 #include "passes/plan/plan.h"
+#include "tests/conform/device_cases.h"
 
 #include <glob.h>
 #include <pthread.h>
@@ -138,6 +140,28 @@ static MotStatus print_models(MotCtx *ctx, Test *t)
     return status;
 }
 
+static MotStatus print_cases(MotCtx *ctx, Test *t, const char *prefix)
+{
+    uint32_t before = t->n_kernels;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text =
+            mot_arena_printf(&ctx->arena, "graph @k%s {\n%s}\n", cases[i].symbols, cases[i].body);
+        MotGraph *g;
+        MotText printed;
+        if (strncmp(cases[i].name, prefix, strlen(prefix)) != 0)
+            continue;
+        MOT_TRY(mot_graph_parse(ctx, cases[i].name, text, &g));
+        mot_text_init(&printed, &ctx->arena);
+        mot_graph_print(g, &printed);
+        unsigned long long hash = mot_hash(printed.data, printed.n);
+        const char *name = mot_arena_printf(&ctx->arena, "k_%016llx", hash); /* ir/program.h */
+        MOT_TRY(print_kernel(ctx, t, &(MotKernel){.name = name, .graph = g}));
+    }
+    if (t->n_kernels == before)
+        return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "no case is called %s", prefix);
+    return MOT_OK;
+}
+
 /* ---- Compiling, on a few threads: NVRTC takes most of the time ---- */
 
 static const char *join_texts(MotCtx *ctx, const Test *t, uint32_t from)
@@ -231,6 +255,7 @@ static MotStatus run(MotCtx *ctx, void *self)
     mot_map_init(&t->names, &ctx->arena);
     mot_map_init(&t->bodies, &ctx->arena);
     MOT_TRY(print_models(ctx, t));
+    MOT_TRY(print_cases(ctx, t, "contract listed"));
     printf("%u models, %u kernels, %u different, %u texts\n", t->n_models, t->n_kernels, t->names.n,
            t->texts.n);
     for (int shape = 0; shape < MOT_N_SHAPES; shape++)

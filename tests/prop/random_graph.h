@@ -9,6 +9,7 @@
 #include "ir/builder.h"
 
 #include <float.h>
+#include <string.h>
 
 enum {
     RANDOM_MAX_ELEMENTS = 2048,
@@ -389,6 +390,17 @@ static inline void add_reduction(Random *r)
     keep(r, mot_tanh(&r->b, y));
 }
 
+/* Some positions of a dim in any order. */
+static inline MotValue random_list(Random *r, int64_t size)
+{
+    int64_t n = pick(r, (uint32_t)size + 1);
+    MotType type = mot_type_make(MOT_I64, 1, &n);
+    MotTensor list = {type, mot_arena_alloc(&r->g->ctx->arena, (size_t)mot_type_bytes(&type))};
+    for (int64_t i = 0; i < n; i++)
+        mot_tensor_set_int(&list, i, pick(r, (uint32_t)size));
+    return mot_constant(&r->b, list);
+}
+
 /* A product with a new parameter over some of the dims; the result's dims in any order. */
 static inline void add_contract(Random *r)
 {
@@ -420,7 +432,12 @@ static inline void add_contract(Random *r)
     bool is_swapped = pick(r, 2);
     const char *spec = mot_arena_printf(&r->g->ctx->arena, "%s,%s->%s", is_swapped ? right : left,
                                         is_swapped ? left : right, shuffled);
-    keep(r, mot_tanh(&r->b, mot_contract(&r->b, is_swapped ? w : x, is_swapped ? x : w, spec)));
+    MotValue first = is_swapped ? w : x, second = is_swapped ? x : w;
+    bool is_cut = right[0] && right[0] != 'z' && !strchr(out, right[0]) && pick(r, 3) == 0;
+    MotValue y =
+        is_cut ? mot_contract_listed(&r->b, first, second, random_list(r, dims[0]), spec, right[0])
+               : mot_contract(&r->b, first, second, spec);
+    keep(r, mot_tanh(&r->b, y));
 }
 
 /* ---- What raise looks for, and things close to it ---- */

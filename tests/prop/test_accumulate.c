@@ -6,11 +6,11 @@
 
 static const Model models[] = {
     {"models/mlp_ts13_opt_dynamic.onnx", "cross_entropy:logits:labels", "x",
-     "models/fixtures/mlp/x.npy", "models/fixtures/mlp/labels.npy"},
+     "models/fixtures/mlp/x.npy", "models/fixtures/mlp/labels.npy", NULL},
     {"models/mlp_mse_ts17_opt_dynamic.onnx", "mse:y:labels", "x", "models/fixtures/mlp_mse/x.npy",
-     "models/fixtures/mlp_mse/labels.npy"},
+     "models/fixtures/mlp_mse/labels.npy", NULL},
     {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx", "cross_entropy:logits:labels", "input_ids",
-     "models/fixtures/gpt_erf/input_ids.npy", "models/fixtures/gpt_erf/labels.npy"},
+     "models/fixtures/gpt_erf/input_ids.npy", "models/fixtures/gpt_erf/labels.npy", NULL},
 };
 static const MeshShape one = {1, {1}, {{1}}}, three = {1, {3}, {{5, 0, 2}}};
 static const int64_t resize[] = {1, 2, 4};

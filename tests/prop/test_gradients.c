@@ -56,6 +56,11 @@ typedef struct {
     {                                                                                              \
         .spec = text                                                                               \
     }
+#define CUT(text, letter)                                                                          \
+    &(MotAttr_contract)                                                                            \
+    {                                                                                              \
+        .spec = text, .cut = letter                                                                \
+    }
 #define ENTROPY(smoothing_)                                                                        \
     &(MotAttr_cross_entropy)                                                                       \
     {                                                                                              \
@@ -140,6 +145,13 @@ static const Case cases[] = {
     {MOT_OP_CONTRACT, "f:2x3 f:4", SPEC("ab,c->cb"), 0, SIGNED, 0},
     {MOT_OP_CONTRACT, "f:2x0 f:0x3", SPEC("bk,kn->bn"), 0, SIGNED, 0},
     {MOT_OP_CONTRACT, "f:0x3 f:3x2", SPEC("bk,kn->bn"), 0, SIGNED, 0},
+    {MOT_OP_CONTRACT, "f:2x5 f:5x3 i:3", CUT("bk,kn->bn", "k"), 0, SIGNED, 5},
+    {MOT_OP_CONTRACT, "f:5x2 f:3x5 i:4", CUT("kb,nk->nb", "k"), 0, SIGNED, 5},
+    {MOT_OP_CONTRACT, "f:2x5 f:5x3 i:0", CUT("bk,kn->bn", "k"), 0, SIGNED, 5},
+    {MOT_OP_CONTRACT, "f:2x3x4 f:3x4x2 i:2", CUT("bhd,hdc->bc", "h"), 0, SIGNED, 3},
+    {MOT_OP_CONTRACT, "f:2x3x4 f:3x2 i:2", CUT("bhd,hc->c", "h"), 0, SIGNED, 3},
+    {MOT_OP_CONTRACT, "f:2x3 f:2x3 i:1", CUT("ab,ab->", "b"), 0, SIGNED, 3},
+    {MOT_OP_CONTRACT, "f:0x3 f:3x2 i:2", CUT("bk,kn->bn", "k"), 0, SIGNED, 3},
 
     {MOT_OP_SOFTMAX, "f:2x3", &(MotAttr_softmax){.axis = 1}, 0, SIGNED, 0},
     {MOT_OP_SOFTMAX, "f:3x2x2", &(MotAttr_softmax){.axis = 0}, 0, SIGNED, 0},

@@ -152,10 +152,14 @@ static const Prose prose[MOT_N_OPS] = {
                            "The sum over `axes`."},
     [MOT_OP_REDUCE_MAX] = {"x", "x without `axes`; with `keep` they have size 1",
                            "The maximum over `axes`."},
-    [MOT_OP_CONTRACT] = {"x, y", "the letters after `->`",
+    [MOT_OP_CONTRACT] = {"x, y, k_index[n]?", "the letters after `->`",
                          "Einstein sum: in `spec`, as in `btc,chd->bthd`, each letter is a loop; "
                          "letters missing in the result are summed. "
-                         "`accumulate`: the dtype in which sums are kept."},
+                         "`accumulate`: the dtype in which sums are kept. With k_index, i64, the "
+                         "summed letter `cut` runs over the listed "
+                         "positions alone, as if they had been gathered from both operands; n is "
+                         "any number, 0 gives zeros. The gradient of "
+                         "positions that are not listed is 0."},
     [MOT_OP_SCAN] = {"initial..., scanned..., rest...", "the last carried values, the stacks",
                      "Runs its region once a step. The region's inputs are, by place, the "
                      "`carried` values, which are the initial "
