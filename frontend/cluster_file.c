@@ -30,6 +30,7 @@ static const Unit rate_units[] = {
     {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
     {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {0}};
 static const Unit giga[] = {{"", 1e9}, {0}};
+static const Unit counts[] = {{"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {0}};
 static const Unit none[] = {{"", 1}, {0}};
 
 /* A key: a quantity in one of `units` that lands in a double at `offset`, or a text. */
@@ -54,14 +55,22 @@ static const Key device_keys[] = {
     {"threads", none, AT(threads), 1, 1024, "4"},
     {"slow", none, AT(device.slow), 1, 1e6, "2.5, at least 1"},
     {"memory", byte_units, AT(device.memory), 0x1p20, 0x1p50, "2GiB"},
-    {"gflops", giga, AT(device.flops), 1e6, 1e18, "50"},
-    {"bandwidth", rate_units, AT(device.bandwidth), 1e6, 1e15, "10GB"},
+    {"gflops", giga, AT(device.alone.flops), 1e5, 1e18, "50"},
+    {"functions", counts, AT(device.alone.functions), 1e4, 1e18, "1.2G"},
+    {"bandwidth", rate_units, AT(device.alone.bandwidth), 1e5, 1e15, "10GB"},
+    {"launch", time_units, AT(device.alone.launch), 1e-9, 1, "2us"},
+    {"gflops_beside", giga, AT(device.beside.flops), 1e5, 1e18, "50"},
+    {"functions_beside", counts, AT(device.beside.functions), 1e4, 1e18, "1.2G"},
+    {"bandwidth_beside", rate_units, AT(device.beside.bandwidth), 1e5, 1e15, "10GB"},
+    {"launch_beside", time_units, AT(device.beside.launch), 1e-9, 1, "2us"},
     {0},
 };
 #undef AT
 static const Key link_keys[] = {
     {"latency", time_units, offsetof(MotLink, latency), 0, 10, "10us"},
     {"bandwidth", rate_units, offsetof(MotLink, bandwidth), 1e3, 1e15, "10Gbit or 8GB"},
+    {"measured_latency", time_units, offsetof(MotLink, measured_latency), 1e-9, 10, "30us"},
+    {"measured_bandwidth", rate_units, offsetof(MotLink, measured_bandwidth), 1e3, 1e15, "3GB"},
     {0},
 };
 

@@ -8,7 +8,7 @@ enum { MOT_CLUSTER_MAX_DEVICES = 64, MOT_CLUSTER_MAX_LINKS = 4096, MOT_CLUSTER_M
 
 /*
  *     devices:
- *       - {name: a, backend: cpu, threads: 1, slow: 2, memory: 2GiB, gflops: 50, bandwidth: 10GB}
+ *       - {name: a, backend: cpu, threads: 1, slow: 2, memory: 2GiB}
  *     links:
  *       - {between: all, latency: 10us, bandwidth: 10Gbit}
  *       - {between: [a, b], latency: 1us, bandwidth: 8GB}

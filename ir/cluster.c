@@ -1,8 +1,11 @@
 /* Devices and links. */
 #include "ir/cluster.h"
 
+#include <string.h>
+
 /* Shared memory between processes of one machine, when nothing else was said or measured. */
-static const MotLink native_link = {MOT_ALL_DEVICES, MOT_ALL_DEVICES, 5e-6, 8e9, false};
+static const MotLink native_link = {
+    .a = MOT_ALL_DEVICES, .b = MOT_ALL_DEVICES, .latency = 5e-6, .bandwidth = 8e9};
 
 MotCluster *mot_cluster_make(MotCtx *ctx, uint32_t n, uint32_t threads)
 {
@@ -15,6 +18,38 @@ MotCluster *mot_cluster_make(MotCtx *ctx, uint32_t n, uint32_t threads)
         mot_vec_push(&ctx->arena, &cluster->devices, device);
     }
     return cluster;
+}
+
+/* What a thread of a usual device does when nobody measured; the first row is for what has none. */
+static const struct {
+    const char *kind;
+    MotRates thread;
+} usual[] = {
+    {"avx2", {6e10, 5e8, 1e10, 2e-6}},
+    {"avx512", {1.2e11, 1e9, 1.2e10, 2e-6}},
+    {"ref", {5e7, 1e7, 2e8, 2e-5}}, /* it interprets, on one thread */
+};
+
+static void fill(MotRates *rates, const MotRates *from, double times)
+{
+    rates->flops = rates->flops > 0 ? rates->flops : from->flops * times;
+    rates->functions = rates->functions > 0 ? rates->functions : from->functions * times;
+    rates->bandwidth = rates->bandwidth > 0 ? rates->bandwidth : from->bandwidth * times;
+    rates->launch = rates->launch > 0 ? rates->launch : from->launch;
+}
+
+void mot_device_assume(MotDevice *device, const char *isa)
+{
+    MotRates *alone = &device->alone;
+    const char *kind = strcmp(device->backend, "ref") == 0 ? "ref" : isa ? isa : usual[0].kind;
+    size_t row = 0;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (strcmp(usual[i].kind, kind) == 0)
+            row = i;
+    device->is_assumed |=
+        alone->flops <= 0 || alone->functions <= 0 || alone->bandwidth <= 0 || alone->launch <= 0;
+    fill(alone, &usual[row].thread, strcmp(kind, "ref") == 0 ? 1 : device->threads);
+    fill(&device->beside, alone, 1);
 }
 
 MotLink mot_cluster_link(const MotCluster *cluster, uint32_t a, uint32_t b)

@@ -6,22 +6,31 @@
 
 #include "support/context.h"
 
+/* How fast a device's threads work together, without emulated slowness. 0: not known. */
+typedef struct MotRates {
+    double flops;     /* FLOP/s of matrix products, float32 */
+    double functions; /* elementary functions (exp, erf, ...) a second */
+    double bandwidth; /* bytes/s to and from memory */
+    double launch;    /* seconds from one kernel to the next */
+} MotRates;
+
 typedef struct MotDevice {
     const char *name;
     const char *backend; /* "cpu" or "ref" */
     uint32_t threads;
-    double slow;      /* emulated: this many times slower than native; >= 1 */
-    double memory;    /* bytes the arena may take; 0: no cap */
-    double flops;     /* native float32 FLOP/s of its threads; 0: not given */
-    double bandwidth; /* native bytes/s; 0: not given */
+    double slow;            /* emulated: this many times slower than native; >= 1 */
+    double memory;          /* bytes the arena may take; 0: no cap */
+    MotRates alone, beside; /* while no other device, and while all devices of the cluster work */
+    bool is_assumed;        /* some rates are neither given nor measured */
 } MotDevice;
 
 /* A link with a == b == MOT_ALL_DEVICES holds between every pair that has no link of its own. */
 typedef struct MotLink {
     uint32_t a, b;
-    double latency;   /* seconds */
-    double bandwidth; /* bytes/s */
-    bool is_emulated; /* slower than the real one: delivery is delayed */
+    double latency;                              /* seconds */
+    double bandwidth;                            /* bytes/s */
+    bool is_emulated;                            /* slower than the real one: delivery is delayed */
+    double measured_latency, measured_bandwidth; /* of collectives, emulation included; 0: not */
 } MotLink;
 #define MOT_ALL_DEVICES UINT32_MAX
 
@@ -30,6 +39,11 @@ typedef struct MotCluster {
     MotVec(MotLink) links;
 } MotCluster;
 
+/*
+ * Fills in the rates that are not known: what was measured alone holds beside others, and the rest
+ * is what a usual device of the kind does. `isa` is "avx2" or "avx512"; NULL: the lesser one.
+ */
+void mot_device_assume(MotDevice *device, const char *isa);
 /* n equal CPU devices with `threads` threads each and native links. */
 MotCluster *mot_cluster_make(MotCtx *ctx, uint32_t n, uint32_t threads);
 /* The link between two devices. */

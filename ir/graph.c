@@ -318,6 +318,18 @@ double mot_op_flops(const MotGraph *g, const MotOp *op)
     return op->kind == MOT_OP_ATTENTION ? forward : 2 * forward;
 }
 
+bool mot_op_is_elementwise(const MotOp *op)
+{
+    const MotOpInfo *info = mot_op_info(op->kind);
+    return info->class == MOT_POINTWISE || info->flags & MOT_FLAG_ELEMENTWISE;
+}
+
+bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b)
+{
+    return mot_op_is_elementwise(a) && mot_op_is_elementwise(b) &&
+           mot_dims_equal(mot_graph_type(g, a->out[0]), mot_graph_type(g, b->out[0]));
+}
+
 MotLoc mot_op_loc(const MotGraph *g, const MotOp *op)
 {
     MotArena *arena = &g->ctx->arena;

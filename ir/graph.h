@@ -203,6 +203,12 @@ void mot_graph_compact(MotGraph *g);
 MotGraph *mot_graph_clone(MotCtx *ctx, const MotGraph *g);
 /* FLOPs (2 a multiply-accumulate) of an op, of a scan all its steps; only contractions and attention count (contract.md). */
 double mot_op_flops(const MotGraph *g, const MotOp *op);
+/* Whether every element of the results follows from the same element of the operands. */
+bool mot_op_is_elementwise(const MotOp *op);
+/* Whether both are, over the same dims: split alike, they can be one loop of one kernel. */
+bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b);
+/* Operators of one kernel. */
+enum { MOT_MAX_FUSED = 24 };
 /* `node "/h.0/attn/MatMul"` or `op contract %12`, for messages. */
 MotLoc mot_op_loc(const MotGraph *g, const MotOp *op);
 

@@ -4,7 +4,7 @@
  * Shardings of values are not written: they follow from the factors.
  *
  *     plan @gpt {micro=1, schedule=gpipe, time=0.5, bound=0.4} {
- *       device {name="a", backend="cpu", threads=1, slow=1.0, memory=0.0, flops=0.0, bandwidth=0.0}
+ *       device {name="a", backend="cpu", threads=1, slow=1.0, memory=0.0, flops=1.2e+11, ...}
  *       link {latency=1e-05, bandwidth=1.25e+09}
  *       stage {devices=[0]} {
  *         axis {name="d", share=[1]}
@@ -43,16 +43,28 @@ static const Field device_fields[] = {{"name", FIELD_TEXT, offsetof(MotDevice, n
                                       {"threads", FIELD_COUNT, offsetof(MotDevice, threads)},
                                       {"slow", FIELD_NUMBER, offsetof(MotDevice, slow)},
                                       {"memory", FIELD_NUMBER, offsetof(MotDevice, memory)},
-                                      {"flops", FIELD_NUMBER, offsetof(MotDevice, flops)},
-                                      {"bandwidth", FIELD_NUMBER, offsetof(MotDevice, bandwidth)},
+#define RATE(name, field) {name, FIELD_NUMBER, offsetof(MotDevice, field)}
+                                      RATE("flops", alone.flops),
+                                      RATE("functions", alone.functions),
+                                      RATE("bandwidth", alone.bandwidth),
+                                      RATE("launch", alone.launch),
+                                      RATE("flops_beside", beside.flops),
+                                      RATE("functions_beside", beside.functions),
+                                      RATE("bandwidth_beside", beside.bandwidth),
+                                      RATE("launch_beside", beside.launch),
+#undef RATE
+                                      {"assumed", FIELD_FLAG, offsetof(MotDevice, is_assumed)},
                                       {0}};
 /* A link between all devices has no a and b. */
-static const Field link_fields[] = {{"a", FIELD_COUNT, offsetof(MotLink, a)},
-                                    {"b", FIELD_COUNT, offsetof(MotLink, b)},
-                                    {"latency", FIELD_NUMBER, offsetof(MotLink, latency)},
-                                    {"bandwidth", FIELD_NUMBER, offsetof(MotLink, bandwidth)},
-                                    {"emulated", FIELD_FLAG, offsetof(MotLink, is_emulated)},
-                                    {0}};
+static const Field link_fields[] = {
+    {"a", FIELD_COUNT, offsetof(MotLink, a)},
+    {"b", FIELD_COUNT, offsetof(MotLink, b)},
+    {"latency", FIELD_NUMBER, offsetof(MotLink, latency)},
+    {"bandwidth", FIELD_NUMBER, offsetof(MotLink, bandwidth)},
+    {"emulated", FIELD_FLAG, offsetof(MotLink, is_emulated)},
+    {"measured_latency", FIELD_NUMBER, offsetof(MotLink, measured_latency)},
+    {"measured_bandwidth", FIELD_NUMBER, offsetof(MotLink, measured_bandwidth)},
+    {0}};
 static const Field prediction_fields[] = {
     {"busy", FIELD_NUMBER, offsetof(MotDevicePrediction, busy)},
     {"communication", FIELD_NUMBER, offsetof(MotDevicePrediction, communication)},

@@ -131,7 +131,11 @@ static inline MotCluster *make_cluster(MotCtx *ctx, uint32_t n, const double *sl
     MotCluster *cluster = mot_cluster_make(ctx, n, 1);
     for (uint32_t i = 0; i < n; i++)
         cluster->devices.data[i].slow = slow[i];
-    MotLink link = {MOT_ALL_DEVICES, MOT_ALL_DEVICES, latency, bandwidth, true};
+    MotLink link = {.a = MOT_ALL_DEVICES,
+                    .b = MOT_ALL_DEVICES,
+                    .latency = latency,
+                    .bandwidth = bandwidth,
+                    .is_emulated = true};
     mot_vec_push(&ctx->arena, &cluster->links, link);
     return cluster;
 }

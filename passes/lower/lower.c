@@ -38,8 +38,6 @@ typedef struct {
     MotValue *inner; /* [values]: of the kernel that is being made; zeros in between */
 } Lower;
 
-enum { MOT_MAX_GROUP = 24 };
-
 /* The program's dim for a split, made when first needed. */
 static uint32_t find_dim(Lower *l, uint32_t axis, uint32_t parent, int64_t size, int64_t granule)
 {
@@ -205,13 +203,6 @@ static bool is_inline(const MotGraph *g, const MotOp *op)
 
 /* ---- Kernels ---- */
 
-/* The op computes every element of its results from the same element of its operands. */
-static bool is_elementwise(const MotOp *op)
-{
-    const MotOpInfo *info = mot_op_info(op->kind);
-    return info->class == MOT_POINTWISE || info->flags & MOT_FLAG_ELEMENTWISE;
-}
-
 static bool is_in_group(const Lower *l, MotValue v)
 {
     MotOpId def = l->g->values.data[v].def;
@@ -248,8 +239,7 @@ static bool is_used_outside(const Lower *l, MotValue v)
 static bool can_join(const Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id), *first = mot_graph_op(l->g, l->group.data[0]);
-    if (l->group.n == MOT_MAX_GROUP || !is_elementwise(op) || !is_elementwise(first) ||
-        !mot_dims_equal(mot_graph_type(l->g, op->out[0]), mot_graph_type(l->g, first->out[0])) ||
+    if (l->group.n == MOT_MAX_FUSED || !mot_op_can_fuse(l->g, first, op) ||
         !mot_sharding_equal(l->plan->values[op->out[0]], l->plan->values[first->out[0]]))
         return false;
     bool reads_group = false;
@@ -266,7 +256,7 @@ static bool can_join(const Lower *l, MotOpId id)
 /* The kernel under construction: its graph, and the buffers that it reads and writes. */
 typedef struct {
     MotBuilder b;
-    uint32_t bufs[MOT_MAX_GROUP * (MOT_MAX_OPERANDS + MOT_MAX_RESULTS)], n_bufs;
+    uint32_t bufs[MOT_MAX_FUSED * (MOT_MAX_OPERANDS + MOT_MAX_RESULTS)], n_bufs;
     MotValue *inner; /* [values]: graph value -> kernel value */
     MotMap inputs;   /* buffer -> kernel input */
 } KernelMaker;
@@ -511,7 +501,7 @@ static bool is_elementwise_kernel(const MotGraph *g)
 {
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
-        if (!is_elementwise(op) && op->kind != MOT_OP_INPUT && op->kind != MOT_OP_OUTPUT &&
+        if (!mot_op_is_elementwise(op) && op->kind != MOT_OP_INPUT && op->kind != MOT_OP_OUTPUT &&
             op->kind != MOT_OP_CONSTANT)
             return false;
     }

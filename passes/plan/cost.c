@@ -3,16 +3,13 @@
 
 #include <math.h>
 
-/* What a device is taken for when neither the cluster file nor a measurement says. */
-static const double DEFAULT_FLOPS_A_THREAD = 5e10, DEFAULT_BANDWIDTH_A_THREAD = 8e9,
-                    LAUNCH_SECONDS = 4e-6;
-
-MotRate mot_cost_rate(const MotDevice *device)
+MotRates mot_cost_rates(const MotCluster *cluster, uint32_t device)
 {
-    double flops = device->flops > 0 ? device->flops : DEFAULT_FLOPS_A_THREAD * device->threads;
-    double bandwidth =
-        device->bandwidth > 0 ? device->bandwidth : DEFAULT_BANDWIDTH_A_THREAD * device->threads;
-    return (MotRate){flops / device->slow, bandwidth / device->slow, LAUNCH_SECONDS * device->slow};
+    MotDevice d = cluster->devices.data[device];
+    mot_device_assume(&d, NULL);
+    MotRates r = cluster->devices.n > 1 ? d.beside : d.alone;
+    return (MotRates){r.flops / d.slow, r.functions / d.slow, r.bandwidth / d.slow,
+                      r.launch * d.slow};
 }
 
 MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,
@@ -23,13 +20,18 @@ MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluste
                         "plans over %u mesh axes have no cost yet", mesh->n_axes);
     MotCost *cost = mot_arena_new(&ctx->arena, MotCost);
     *cost = (MotCost){.ctx = ctx, .g = g, .mesh = mesh, .n = mesh->n_devices, .bandwidth = 1e30};
-    cost->rate = mot_arena_array(&ctx->arena, MotRate, cost->n);
+    cost->rate = mot_arena_array(&ctx->arena, MotRates, cost->n);
+    cost->work = mot_arena_array(&ctx->arena, MotWork *, g->ops.n);
+    mot_fusion_find(ctx, g, &cost->fusion);
     for (uint32_t i = 0; i < cost->n; i++) {
-        cost->rate[i] = mot_cost_rate(&cluster->devices.data[mesh->devices[i]]);
+        cost->rate[i] = mot_cost_rates(cluster, mesh->devices[i]);
         for (uint32_t k = 0; k < i; k++) {
             MotLink link = mot_cluster_link(cluster, mesh->devices[i], mesh->devices[k]);
-            cost->latency = link.latency > cost->latency ? link.latency : cost->latency;
-            cost->bandwidth = link.bandwidth < cost->bandwidth ? link.bandwidth : cost->bandwidth;
+            double latency = link.measured_latency > 0 ? link.measured_latency : link.latency,
+                   bandwidth =
+                       link.measured_bandwidth > 0 ? link.measured_bandwidth : link.bandwidth;
+            cost->latency = latency > cost->latency ? latency : cost->latency;
+            cost->bandwidth = bandwidth < cost->bandwidth ? bandwidth : cost->bandwidth;
         }
     }
     *out_cost = cost;
@@ -60,81 +62,55 @@ double mot_cost_local_bytes(MotCost *cost, const MotType *type, MotSharding s, u
     return (double)mot_type_bytes(type) * fraction_of(cost, s, i);
 }
 
-/* FLOPs and bytes of an op, divided into what a factor's split divides and what stays whole. */
+/* Counted once for every factor. */
+static MotWork work_of(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor)
+{
+    MotOpId id = op->n_out ? cost->g->values.data[op->out[0]].def : 0;
+    uint32_t at = factor >= 0 ? (uint32_t)factor : factors->n;
+    if (!cost->fusion.launch[id])
+        return (MotWork){0};
+    if (!cost->work[id]) {
+        cost->work[id] = mot_arena_array(&cost->ctx->arena, MotWork, factors->n + 1);
+        for (uint32_t f = 0; f <= factors->n; f++)
+            cost->work[id][f] =
+                mot_work_find(cost->g, &cost->fusion, op, factors, f < factors->n ? (int)f : -1);
+    }
+    return cost->work[id][at];
+}
+
+/* Seconds at the device's rates: the launch comes first, arithmetic and memory overlap. */
 typedef struct {
-    double split_flops, whole_flops, split_bytes, whole_bytes;
-} Work;
+    double launch;
+    MotQuantity arithmetic, memory;
+} Seconds;
 
-/*
- * FLOPs that do not shrink with the factor: what would be left of the op if the factor had size 0.
- */
-static double find_whole_flops(const MotGraph *g, const MotOp *op, const MotFactor *f)
+static Seconds seconds_of(const MotRates *rate, const MotWork *work)
 {
-    MotValueInfo values[MOT_MAX_OPERANDS + 1] = {{.name = NULL}};
-    MotValue in[MOT_MAX_OPERANDS];
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        in[i] = i + 1;
-        values[i + 1].type = *mot_graph_type(g, op->in[i]);
-        if (f->in_dim[i] >= 0)
-            values[i + 1].type.dims[f->in_dim[i]] = 0;
-    }
-    MotGraph shrunk = {.ctx = g->ctx, .values = {.data = values, .n = op->n_in + 1}};
-    MotOp copy = *op;
-    copy.in = in;
-    return mot_op_flops(&shrunk, &copy);
+    return (Seconds){
+        .launch = work->is_launch ? rate->launch : 0,
+        .arithmetic = {work->flops.whole / rate->flops + work->functions.whole / rate->functions,
+                       work->flops.split / rate->flops + work->functions.split / rate->functions},
+        .memory = {work->bytes.whole / rate->bandwidth, work->bytes.split / rate->bandwidth}};
 }
 
-/* Operators that read of operand 0 no more than they write. */
-static bool reads_what_it_writes(MotOpKind kind)
+static double work_seconds(const MotRates *rate, const MotWork *work, double fraction)
 {
-    return kind == MOT_OP_GATHER || kind == MOT_OP_SLICE;
-}
-
-static Work find_work(const MotGraph *g, const MotOp *op, const MotFactors *factors, int factor)
-{
-    const MotFactor *f = factor >= 0 ? &factors->factor[factor] : NULL;
-    double flops = mot_op_flops(g, op);
-    Work work = {.whole_flops = flops > 0 && f ? find_whole_flops(g, op, f) : flops};
-    work.split_flops = flops - work.whole_flops;
-    for (uint32_t k = 0; k < op->n_out; k++) {
-        double bytes = (double)mot_type_bytes(mot_graph_type(g, op->out[k]));
-        *(f && f->out_dim[k] >= 0 ? &work.split_bytes : &work.whole_bytes) += bytes;
-    }
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        if (!op->in[i])
-            continue;
-        double bytes = (double)mot_type_bytes(mot_graph_type(g, op->in[i]));
-        bool is_split = f && f->in_dim[i] >= 0;
-        if (i == 0 && reads_what_it_writes(op->kind)) {
-            double written = (double)mot_type_bytes(mot_graph_type(g, op->out[0]));
-            bytes = bytes < written ? bytes : written;
-            is_split = f && f->out_dim[0] >= 0;
-        }
-        *(is_split ? &work.split_bytes : &work.whole_bytes) += bytes;
-    }
-    return work;
-}
-
-static double work_seconds(const MotRate *rate, Work work, double fraction)
-{
-    double compute = (work.whole_flops + work.split_flops * fraction) / rate->flops;
-    double memory = (work.whole_bytes + work.split_bytes * fraction) / rate->bandwidth;
-    return rate->overhead + (compute > memory ? compute : memory);
+    Seconds s = seconds_of(rate, work);
+    double arithmetic = s.arithmetic.whole + s.arithmetic.split * fraction;
+    double memory = s.memory.whole + s.memory.split * fraction;
+    return s.launch + (arithmetic > memory ? arithmetic : memory);
 }
 
 double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
                    double *times)
 {
-    MotOpClass class = mot_op_info(op->kind)->class;
-    if (class == MOT_SINK || (class == MOT_SOURCE && op->kind != MOT_OP_IOTA))
-        return 0;
-    Work work = find_work(cost->g, op, factors, factor);
+    MotWork work = work_of(cost, op, factors, factor);
     int64_t units = factor >= 0 ? factors->factor[factor].size : 0;
     const int64_t *part = factor >= 0 ? mot_cost_parts(cost, units) : NULL;
     double slowest = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double seconds =
-            work_seconds(&cost->rate[i], work, part && units ? (double)part[i] / (double)units : 1);
+        double seconds = work_seconds(&cost->rate[i], &work,
+                                      part && units ? (double)part[i] / (double)units : 1);
         slowest = seconds > slowest ? seconds : slowest;
         if (times)
             times[i] += seconds;
@@ -146,7 +122,7 @@ double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double *
 {
     double slowest = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double seconds = cost->rate[i].overhead +
+        double seconds = cost->rate[i].launch +
                          2 * mot_cost_local_bytes(cost, type, s, i) / cost->rate[i].bandwidth;
         slowest = seconds > slowest ? seconds : slowest;
         if (times)
@@ -217,17 +193,20 @@ MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding h
     return result;
 }
 
-/* Units that device i can finish within `seconds`, at most `units`. */
-static double units_within(const MotRate *rate, Work work, double units, double seconds)
+/* The fraction of a quantity that fits into `seconds`. */
+static double fraction_within(MotQuantity q, double seconds)
 {
-    double left = seconds - rate->overhead, fraction = left < 0 ? 0 : 1;
-    double flops = left * rate->flops - work.whole_flops,
-           bytes = left * rate->bandwidth - work.whole_bytes;
-    if (flops < fraction * work.split_flops)
-        fraction = flops < 0 ? 0 : flops / work.split_flops;
-    if (bytes < fraction * work.split_bytes)
-        fraction = bytes < 0 ? 0 : bytes / work.split_bytes;
-    double whole = (double)(int64_t)(fraction * units * (1 + 1e-12));
+    double left = seconds - q.whole;
+    return left < 0 ? 0 : left >= q.split ? 1 : left / q.split;
+}
+
+/* Units that a device can finish within `seconds`, at most `units`. */
+static double units_within(const MotRates *rate, const MotWork *work, double units, double seconds)
+{
+    Seconds s = seconds_of(rate, work);
+    double a = fraction_within(s.arithmetic, seconds - s.launch),
+           m = fraction_within(s.memory, seconds - s.launch);
+    double whole = (double)(int64_t)((a < m ? a : m) * units * (1 + 1e-12));
     return whole > units ? units : whole;
 }
 
@@ -235,7 +214,7 @@ static double units_within(const MotRate *rate, Work work, double units, double 
  * The least T at which the devices together finish all units: what the best integer shares would
  * give. From below.
  */
-static double best_split(const MotCost *cost, Work work, int64_t units)
+static double best_split(const MotCost *cost, const MotWork *work, int64_t units)
 {
     double low = 0, high = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
@@ -256,22 +235,19 @@ static double best_split(const MotCost *cost, Work work, int64_t units)
     return low;
 }
 
-double mot_cost_op_bound(const MotCost *cost, const MotOp *op, const MotFactors *factors)
+double mot_cost_op_bound(MotCost *cost, const MotOp *op, const MotFactors *factors)
 {
-    MotOpClass class = mot_op_info(op->kind)->class;
-    if (class == MOT_SINK || (class == MOT_SOURCE && op->kind != MOT_OP_IOTA))
-        return 0;
-    Work whole = find_work(cost->g, op, factors, -1);
+    MotWork work = work_of(cost, op, factors, -1);
     double best = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double seconds = work_seconds(&cost->rate[i], whole, 1);
+        double seconds = work_seconds(&cost->rate[i], &work, 1);
         best = seconds > best ? seconds : best;
     }
     for (uint32_t f = 0; f < factors->n; f++) {
         if (factors->factor[f].kind == MOT_FACTOR_WHOLE || factors->factor[f].size < 1)
             continue;
-        double seconds =
-            best_split(cost, find_work(cost->g, op, factors, (int)f), factors->factor[f].size);
+        work = work_of(cost, op, factors, (int)f);
+        double seconds = best_split(cost, &work, factors->factor[f].size);
         best = seconds < best ? seconds : best;
     }
     return best;

@@ -3,21 +3,16 @@
  * mesh of one axis. Planner, report, explainer and bound all ask here, so that every number they
  * print can be traced to one place.
  *
- * An operator takes, on every device, a fixed overhead plus the longer of its FLOPs and its bytes
- * at the device's rates; a collective takes the latency of its phases plus the largest number of
- * bytes that a device receives over the slowest link. Devices meet at every operator: the step is
- * the sum of the slowest device's times. Rates that the cluster does not know are defaults
- * (cost.c).
+ * An operator takes, on every device, its launch plus the longer of its arithmetic and its bytes
+ * (work.h) at the device's rates; a collective takes the latency of its phases plus the largest
+ * number of bytes that a device receives over the slowest link. Devices meet at every operator: the
+ * step is the sum of the slowest device's times.
  */
 #ifndef MOTLEY_PASSES_PLAN_COST_H
 #define MOTLEY_PASSES_PLAN_COST_H
 
 #include "ir/plan.h"
-
-typedef struct MotRate {
-    double flops, bandwidth,
-        overhead; /* FLOP/s, bytes/s, seconds an operator; slow-down included */
-} MotRate;
+#include "passes/plan/work.h"
 
 /* The parts of `units` under the mesh's shares. */
 typedef struct MotParts {
@@ -29,12 +24,15 @@ typedef struct MotCost {
     const MotGraph *g;
     const MotMesh *mesh;
     uint32_t n;                /* devices */
-    MotRate *rate;             /* [n] */
+    MotRates *rate;            /* [n], slow-down included */
     double latency, bandwidth; /* of the worst link between two of them */
     MotVec(MotParts) parts;    /* those asked for so far */
+    MotFusion fusion;
+    MotWork **work; /* [ops][factors + 1], the last for none; NULL until asked for */
 } MotCost;
 
-MotRate mot_cost_rate(const MotDevice *device);
+/* The rates of a device of this cluster: as measured alone if it is the only one, else beside the others. */
+MotRates mot_cost_rates(const MotCluster *cluster, uint32_t device);
 /* Fails for a mesh of several axes. */
 MOT_CHECKED MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,
                                     const MotMesh *mesh, MotCost **out_cost);
@@ -71,6 +69,6 @@ double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double *
  * The least time that any split of any choice gives an op on these devices: no plan of any shares
  * is faster.
  */
-double mot_cost_op_bound(const MotCost *cost, const MotOp *op, const MotFactors *factors);
+double mot_cost_op_bound(MotCost *cost, const MotOp *op, const MotFactors *factors);
 
 #endif

@@ -1,14 +1,16 @@
 /*
- * One walk over the body: times and bytes as it goes, buffers' lifetimes as changes at positions,
- * summed up at the end.
+ * One walk over the body: times and bytes as it goes, buffers' lifetimes as changes at positions
+ * (launches), summed up at the end.
  */
 #include "passes/plan/evaluate.h"
 
-/* A buffer that holds a value under some sharding, from its making to its last reader. */
+/* A value under some sharding, in memory from its making to its last reader. */
 typedef struct {
     MotSharding s;
     uint32_t first, last;
-    uint32_t next; /* index + 1 of the value's next form */
+    uint32_t next;  /* index + 1 of the value's next form */
+    uint32_t owner; /* index + 1 of the form whose memory it shares */
+    bool is_inner;  /* never in memory */
 } Form;
 
 typedef struct {
@@ -19,7 +21,8 @@ typedef struct {
     MotPlanCost *out;
     MotVec(Form) forms;
     uint32_t *first_form; /* [values]: index + 1; the first is what the defining op left */
-    double *change;       /* [positions + 1][n] bytes */
+    uint32_t position, n_positions;
+    double *change;                                 /* [n_positions + 1][n] bytes */
     double *received, *copying, *busy, *persistent; /* [n] */
 } Walk;
 
@@ -46,59 +49,79 @@ static bool is_stored(const MotOp *op)
     return op->kind == MOT_OP_PARAM || op->kind == MOT_OP_INPUT || op->kind == MOT_OP_CONSTANT;
 }
 
-static Form *add_form(Walk *w, MotValue v, MotSharding s, uint32_t position)
+/* Returns the index of the new form. */
+static uint32_t add_form(Walk *w, MotValue v, MotSharding s)
 {
     uint32_t *link = &w->first_form[v];
     while (*link)
         link = &w->forms.data[*link - 1].next;
-    uint32_t new_index = w->forms.n + 1;
-    *link = new_index;
-    mot_vec_push(&w->plan->ctx->arena, &w->forms, (Form){s, position, position, 0});
-    return &w->forms.data[new_index - 1];
+    *link = w->forms.n + 1;
+    mot_vec_push(&w->plan->ctx->arena, &w->forms,
+                 (Form){.s = s, .first = w->position, .last = w->position});
+    return w->forms.n - 1;
+}
+
+/* The form, and the one whose memory it shares, live until `position`. */
+static void use_form(Walk *w, uint32_t form, uint32_t position)
+{
+    for (uint32_t i = form + 1; i; i = w->forms.data[i - 1].owner)
+        w->forms.data[i - 1].last = position;
 }
 
 /*
  * The operand in the sharding that the user needs: found, or made from what the defining op left.
  */
-static void take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need, uint32_t position)
+static uint32_t take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need)
 {
-    Form *left = &w->forms.data[w->first_form[v] - 1];
+    uint32_t left = w->first_form[v] - 1;
     for (uint32_t i = w->first_form[v]; i; i = w->forms.data[i - 1].next)
         if (mot_sharding_equal(w->forms.data[i - 1].s, need)) {
-            w->forms.data[i - 1].last = position;
-            return;
+            use_form(w, i - 1, w->position);
+            return i - 1;
         }
-    MotConversion c =
-        mot_cost_convert(w->cost, mot_graph_type(w->g, v), left->s, need, w->received, w->copying);
+    MotConversion c = mot_cost_convert(w->cost, mot_graph_type(w->g, v), w->forms.data[left].s,
+                                       need, w->received, w->copying);
     *(c.is_local ? &w->out->op_seconds[user] : &w->out->op_collective[user]) += c.seconds;
     w->out->op_bytes[user] += c.bytes;
-    left->last = position;
-    add_form(w, v, need, position);
+    use_form(w, left, w->position);
+    return add_form(w, v, need);
 }
 
-static void take_sink(Walk *w, MotOpId id, uint32_t position)
+static void take_sink(Walk *w, MotOpId id)
 {
     const MotOp *op = mot_graph_op(w->g, id);
-    if (op->kind == MOT_OP_OUTPUT) {
-        take_operand(w, id, op->in[0], mot_replicated, position);
+    if (op->kind == MOT_OP_OUTPUT) { /* the host reads it when all is done */
+        use_form(w, take_operand(w, id, op->in[0], mot_replicated), w->n_positions - 1);
         return;
     }
     MotSharding own = w->plan->values[op->in[0]];
-    take_operand(w, id, op->in[1], own, position);
-    w->out->op_seconds[id] += mot_cost_copy(w->cost, mot_graph_type(w->g, op->in[0]), own, w->busy);
+    uint32_t form = take_operand(w, id, op->in[1], own);
+    if (op->kind == MOT_OP_GRADIENT)
+        use_form(w, form, w->n_positions - 1);
+    else if (w->cost->fusion.is_in_place[op->in[1]])
+        w->forms.data[form].owner = w->first_form[op->in[0]];
+    else
+        w->out->op_seconds[id] +=
+            mot_cost_copy(w->cost, mot_graph_type(w->g, op->in[0]), own, w->busy);
 }
 
-static void take_op(Walk *w, MotOpId id, uint32_t position)
+static void take_op(Walk *w, MotOpId id)
 {
     const MotOp *op = mot_graph_op(w->g, id);
+    uint32_t operand = 0;
+    if (w->cost->fusion.launch[id])
+        w->position = w->cost->fusion.launch[id];
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i])
-            take_operand(w, id, op->in[i], mot_plan_operand(w->plan, id, &w->factors[id], i),
-                         position);
+            operand =
+                take_operand(w, id, op->in[i], mot_plan_operand(w->plan, id, &w->factors[id], i));
     w->out->op_seconds[id] +=
         mot_cost_op(w->cost, op, &w->factors[id], w->plan->ops[id].factor[0], w->busy);
-    for (uint32_t k = 0; k < op->n_out; k++)
-        add_form(w, op->out[k], w->plan->values[op->out[k]], position);
+    for (uint32_t k = 0; k < op->n_out; k++) {
+        uint32_t form = add_form(w, op->out[k], w->plan->values[op->out[k]]);
+        w->forms.data[form].owner = op->kind == MOT_OP_RESHAPE ? operand + 1 : 0;
+        w->forms.data[form].is_inner = w->cost->fusion.is_inner[op->out[k]];
+    }
 }
 
 static double padded_bytes(Walk *w, MotValue v, MotSharding s, uint32_t i)
@@ -109,14 +132,14 @@ static double padded_bytes(Walk *w, MotValue v, MotSharding s, uint32_t i)
 }
 
 /* Persistent buffers and the peak of the others, a device. */
-static void sum_memory(Walk *w, uint32_t n_positions)
+static void sum_memory(Walk *w)
 {
     uint32_t n = w->cost->n;
     for (MotValue v = 1; v < w->g->values.n; v++) {
         bool is_home = is_stored(mot_graph_def(w->g, v));
         for (uint32_t f = w->first_form[v]; f; f = w->forms.data[f - 1].next, is_home = false) {
             const Form *form = &w->forms.data[f - 1];
-            for (uint32_t i = 0; i < n; i++) {
+            for (uint32_t i = 0; i < n && !form->owner && !form->is_inner; i++) {
                 double bytes = padded_bytes(w, v, form->s, i);
                 if (is_home) {
                     w->persistent[i] += bytes;
@@ -129,7 +152,7 @@ static void sum_memory(Walk *w, uint32_t n_positions)
     }
     for (uint32_t i = 0; i < n; i++) {
         double live = 0, peak = 0;
-        for (uint32_t p = 0; p < n_positions; p++) {
+        for (uint32_t p = 0; p < w->n_positions; p++) {
             live += w->change[(size_t)p * n + i];
             peak = live > peak ? live : peak;
         }
@@ -137,28 +160,21 @@ static void sum_memory(Walk *w, uint32_t n_positions)
     }
 }
 
-static bool is_assignment(const MotOp *op)
-{
-    return mot_op_info(op->kind)->class == MOT_SINK && op->kind != MOT_OP_OUTPUT;
-}
-
 /* Assignments come last, as in the program. */
 static void walk_body(Walk *w)
 {
-    uint32_t position = 0;
     for (int assigns = 0; assigns < 2; assigns++)
         for (uint32_t i = 0; i < w->g->body.n; i++) {
             MotOpId id = w->g->body.data[i];
             const MotOp *op = mot_graph_op(w->g, id);
-            if (is_assignment(op) != (assigns == 1))
+            if ((op->kind == MOT_OP_ASSIGN) != (assigns == 1))
                 continue;
             if (mot_op_info(op->kind)->class == MOT_SINK)
-                take_sink(w, id, position);
+                take_sink(w, id);
             else
-                take_op(w, id, position);
-            position++;
+                take_op(w, id);
         }
-    sum_memory(w, position + 1);
+    sum_memory(w);
 }
 
 void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *factors,
@@ -177,7 +193,8 @@ void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *fac
               .factors = factors,
               .out = out_cost,
               .first_form = mot_arena_array(arena, uint32_t, g->values.n),
-              .change = mot_arena_array(arena, double, ((size_t)g->body.n + 2) * n),
+              .n_positions = g->body.n + 2,
+              .change = mot_arena_array(arena, double, ((size_t)g->body.n + 3) * n),
               .received = mot_arena_array(arena, double, n),
               .copying = mot_arena_array(arena, double, n),
               .busy = mot_arena_array(arena, double, n),

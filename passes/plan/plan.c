@@ -44,7 +44,7 @@ void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n_devices, int64_
     uint32_t n = n_devices < MOST ? n_devices : MOST;
     int64_t best = 1, divisor = 0;
     for (uint32_t i = 0; i < n; i++) {
-        speed[i] = mot_cost_rate(&cluster->devices.data[i]).flops;
+        speed[i] = mot_cost_rates(cluster, i).flops;
         fastest = speed[i] > fastest ? speed[i] : fastest;
     }
     for (int64_t d = 1; d <= MOST && least > 0.01; d++) {
@@ -113,7 +113,7 @@ static void set_predictions(MotPlan *plan, const MotPlanCost *cost)
         plan->devices[mesh->devices[i]] = cost->devices[i];
 }
 
-static double find_bound(const MotCost *cost, const MotFactors *factors)
+static double find_bound(MotCost *cost, const MotFactors *factors)
 {
     double bound = 0;
     for (uint32_t i = 0; i < cost->g->body.n; i++) {

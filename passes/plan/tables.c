@@ -212,11 +212,13 @@ static void add_var_table(MotIntra *in, uint32_t v)
             MotSharding own = mot_choice_result(&in->factors[id], factor, 0);
             const MotUsers *users = &in->users[op->out[0]];
             hold(label, mot_graph_type(in->g, op->out[0]), own);
-            for (uint32_t u = 0; u < users->n; u++)
-                if (is_assignment(mot_graph_op(in->g, users->data[u].op)) &&
-                    users->data[u].operand == 0)
+            for (uint32_t u = 0; u < users->n; u++) {
+                const MotOp *user = mot_graph_op(in->g, users->data[u].op);
+                if (user->kind == MOT_OP_ASSIGN && users->data[u].operand == 0 &&
+                    !in->cost->fusion.is_in_place[user->in[1]])
                     label->seconds +=
                         mot_cost_copy(in->cost, mot_graph_type(in->g, op->out[0]), own, NULL);
+            }
         }
     mot_vec_push(arena, &in->problem.tables, table);
 }

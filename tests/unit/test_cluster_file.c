@@ -42,25 +42,31 @@ static void reads_what_the_contract_shows(void **state)
               "devices:\n"
               "  - {name: a, backend: cpu, threads: 1, slow: 1, memory: 2GiB}   # comment\n"
               "  - {name: b, backend: ref, threads: 3, slow: 2.5, memory: 512 MiB, gflops: 50, "
-              "bandwidth: 10GB/s}\n"
+              "bandwidth: 10GB/s, functions: 1.5G, launch: 2us, gflops_beside: 40, "
+              "functions_beside: 900M, bandwidth_beside: 5GB, launch_beside: 3us}\n"
               "links:\n"
               "  - {between: all, latency: 10us, bandwidth: 10Gbit}\n"
-              "  - {between: [b, a], latency: 1us, bandwidth: 80GB}\n",
+              "  - {between: [b, a], latency: 1us, bandwidth: 80GB, measured_latency: 30us, "
+              "measured_bandwidth: 3GB}\n",
               &c),
         MOT_OK);
     assert_int_equal(c->devices.n, 2);
     const MotDevice *a = &c->devices.data[0], *b = &c->devices.data[1];
     assert_string_equal(a->name, "a");
-    assert_true(a->memory == 0x1p31 && a->slow == 1 && a->flops == 0 && a->threads == 1);
+    assert_true(a->memory == 0x1p31 && a->slow == 1 && a->alone.flops == 0 && a->threads == 1);
     assert_string_equal(b->backend, "ref");
-    assert_true(b->memory == 0x1p29 && b->slow == 2.5 && b->flops == 50e9 && b->bandwidth == 10e9 &&
-                b->threads == 3);
+    assert_true(b->memory == 0x1p29 && b->slow == 2.5 && b->alone.flops == 50e9 &&
+                b->alone.bandwidth == 10e9 && b->threads == 3);
+    assert_true(b->alone.functions == 1.5e9 && fabs(b->alone.launch - 2e-6) < 1e-12);
+    assert_true(b->beside.flops == 40e9 && b->beside.functions == 9e8 &&
+                b->beside.bandwidth == 5e9 && fabs(b->beside.launch - 3e-6) < 1e-12);
     assert_int_equal(c->links.n, 2);
     assert_true(c->links.data[0].a == MOT_ALL_DEVICES && c->links.data[0].is_emulated);
     assert_true(fabs(c->links.data[0].latency - 10e-6) < 1e-12);
     assert_true(c->links.data[0].bandwidth == 1.25e9);
     MotLink own = mot_cluster_link(c, 0, 1);
     assert_true(own.a == 1 && own.b == 0 && !own.is_emulated && own.bandwidth == 80e9);
+    assert_true(fabs(own.measured_latency - 30e-6) < 1e-12 && own.measured_bandwidth == 3e9);
 }
 
 static void leaves_out_what_is_not_written(void **state)
@@ -69,8 +75,8 @@ static void leaves_out_what_is_not_written(void **state)
     assert_int_equal(parse(*state, "devices: [{name: x}]", &c), MOT_OK);
     const MotDevice *x = &c->devices.data[0];
     assert_string_equal(x->backend, "cpu");
-    assert_true(x->threads == 1 && x->slow == 1 && x->memory == 0 && x->flops == 0 &&
-                x->bandwidth == 0);
+    assert_true(x->threads == 1 && x->slow == 1 && x->memory == 0 && x->alone.flops == 0 &&
+                x->alone.bandwidth == 0);
     assert_int_equal(c->links.n, 0);
 }
 

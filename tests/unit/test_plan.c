@@ -190,7 +190,7 @@ static void a_factor_divides_only_the_flops_that_it_runs_over(void **state)
     assert_ok(ctx, mot_factors(g, op, &factors));
     MotCluster *cluster = make_cluster(ctx, 2, equal, 0, 1e9);
     for (int i = 0; i < 2; i++)
-        cluster->devices.data[i].bandwidth = 1e15; /* the FLOPs decide */
+        cluster->devices.data[i].alone = (MotRates){.functions = 1e18, .bandwidth = 1e15};
     int64_t share[] = {1, 1};
     uint32_t devices[] = {0, 1};
     MotMesh mesh = {.n_axes = 1, .n_devices = 2, .devices = devices, .axis = {{"d", 2, share}}};
@@ -201,6 +201,46 @@ static void a_factor_divides_only_the_flops_that_it_runs_over(void **state)
     double width = mot_cost_op(cost, op, &factors, mot_choice_find(g, op, &factors, "dim3"), NULL);
     assert_true(heads < 0.52 * whole);
     assert_true(width > 0.74 * whole && width < 0.76 * whole);
+}
+
+/* tanh(x) * y + x is one kernel: one launch, x and y read once, one result written; the product after it is another. */
+static void fused_operators_share_launch_and_memory(void **state)
+{
+    MotCtx *ctx = *state;
+    MotGraph *g = mot_graph_make(ctx, "g");
+    MotBuilder b = mot_builder_make(g);
+    MotValue x = mot_input(&b, "x", F32(64, 64)), y = mot_input(&b, "y", F32(64, 64));
+    MotValue chain[] = {mot_tanh(&b, x), 0, 0, 0, 0};
+    chain[1] = mot_mul(&b, chain[0], y);
+    chain[2] = mot_add(&b, chain[1], x);
+    chain[3] = mot_contract(&b, chain[2], y, "ab,bc->ac");
+    chain[4] = mot_reshape(&b, chain[3], DIMS(4096));
+    mot_output(&b, "z", chain[4]);
+    static const double matrix = 64 * 64 * 4, elements = 64 * 64;
+    static const MotWork expected[] = {
+        {.functions.whole = elements, .bytes.whole = matrix, .is_launch = true},
+        {.functions.whole = elements / 16, .bytes.whole = matrix},
+        {.functions.whole = elements / 16, .bytes.whole = matrix},
+        {.flops.whole = 2 * 64 * 64 * 64, .bytes.whole = 3 * matrix, .is_launch = true},
+        {.is_launch = false},
+    };
+    MotFusion fusion;
+    mot_fusion_find(ctx, g, &fusion);
+    for (int i = 0; i < 5; i++) {
+        const MotOp *op = mot_graph_def(g, chain[i]);
+        MotFactors factors;
+        assert_ok(ctx, mot_factors(g, op, &factors));
+        MotWork whole = mot_work_find(g, &fusion, op, &factors, -1);
+        assert_near(whole.flops.whole, expected[i].flops.whole);
+        assert_near(whole.functions.whole, expected[i].functions.whole);
+        assert_near(whole.bytes.whole, expected[i].bytes.whole);
+        assert_int_equal(whole.is_launch, expected[i].is_launch);
+        assert_int_equal(fusion.is_inner[chain[i]], i < 2);
+        MotWork rows = mot_work_find(g, &fusion, op, &factors, 0);
+        assert_near(rows.functions.split, whole.functions.whole);
+        assert_near(rows.flops.split, whole.flops.whole);
+        assert_near(rows.bytes.split + rows.bytes.whole, whole.bytes.whole);
+    }
 }
 
 /*
@@ -682,6 +722,7 @@ int main(void)
         TEST(conversions_cost_what_travels),
         TEST(splitting_divides_the_work),
         TEST(a_factor_divides_only_the_flops_that_it_runs_over),
+        TEST(fused_operators_share_launch_and_memory),
         TEST(memory_is_the_peak_of_what_lives),
         TEST(choices_have_the_names_of_their_dims),
         TEST(one_device_computes_all),

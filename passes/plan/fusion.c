@@ -1,0 +1,103 @@
+/* The grouping of passes/lower/lower.c without the shardings: an op joins the open group when it can run in its loop and reads it. */
+#include "passes/plan/fusion.h"
+
+typedef struct {
+    const MotGraph *g;
+    MotFusion *f;
+    uint32_t n_launches, n_open; /* members of the last launch */
+    const MotOp *first;          /* of the last launch; NULL: closed */
+    uint32_t *read_by;           /* [values]: the last launch that reads it */
+} Finder;
+
+static uint32_t launch_of(const Finder *s, MotValue v)
+{
+    return s->f->launch[s->g->values.data[v].def];
+}
+
+static bool joins(const Finder *s, const MotOp *op)
+{
+    if (!s->first || s->n_open == MOT_MAX_FUSED || !mot_op_can_fuse(s->g, s->first, op))
+        return false;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (op->in[i] && launch_of(s, op->in[i]) == s->n_launches)
+            return true;
+    return false;
+}
+
+static bool is_immediate(const MotGraph *g, MotValue v)
+{
+    return mot_graph_def(g, v)->kind == MOT_OP_CONSTANT && mot_graph_type(g, v)->rank == 0;
+}
+
+static void visit(Finder *s, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(s->g, id);
+    s->f->is_first[id] = !joins(s, op);
+    if (s->f->is_first[id]) {
+        s->first = op;
+        s->n_open = 0;
+        s->n_launches++;
+    }
+    s->n_open++;
+    s->f->launch[id] = s->n_launches;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        MotValue v = op->in[i];
+        if (!v || is_immediate(s->g, v) || launch_of(s, v) == s->n_launches ||
+            s->read_by[v] == s->n_launches)
+            s->f->is_free[id] |= (uint64_t)1 << i;
+        s->read_by[v] = s->n_launches;
+    }
+}
+
+/* A value is inner until somebody outside its launch reads it; a lone op keeps all its results. */
+static void mark_inner(MotCtx *ctx, const MotGraph *g, MotFusion *f)
+{
+    uint32_t *n_members = mot_arena_array(&ctx->arena, uint32_t, g->ops.n + 1);
+    for (uint32_t i = 0; i < g->body.n; i++)
+        n_members[f->launch[g->body.data[i]]]++;
+    for (MotValue v = 1; v < g->values.n; v++) {
+        uint32_t launch = f->launch[g->values.data[v].def];
+        f->is_inner[v] = launch && n_members[launch] > 1;
+    }
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        for (uint32_t k = 0; k < op->n_in; k++)
+            if (f->launch[g->body.data[i]] != f->launch[g->values.data[op->in[k]].def])
+                f->is_inner[op->in[k]] = false;
+    }
+}
+
+static void mark_in_place(MotCtx *ctx, const MotGraph *g, MotFusion *f)
+{
+    uint32_t *n_users = mot_arena_array(&ctx->arena, uint32_t, g->values.n);
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        for (uint32_t k = 0; k < op->n_in; k++)
+            n_users[op->in[k]]++;
+        if (op->kind == MOT_OP_ASSIGN)
+            f->is_in_place[op->in[1]] = true;
+    }
+    for (MotValue v = 1; v < g->values.n; v++)
+        f->is_in_place[v] &= n_users[v] == 1 && f->launch[g->values.data[v].def];
+}
+
+void mot_fusion_find(MotCtx *ctx, const MotGraph *g, MotFusion *out_fusion)
+{
+    MotArena *arena = &ctx->arena;
+    *out_fusion = (MotFusion){.launch = mot_arena_array(arena, uint32_t, g->ops.n),
+                              .is_first = mot_arena_array(arena, bool, g->ops.n),
+                              .is_inner = mot_arena_array(arena, bool, g->values.n),
+                              .is_in_place = mot_arena_array(arena, bool, g->values.n),
+                              .is_free = mot_arena_array(arena, uint64_t, g->ops.n)};
+    Finder s = {.g = g, .f = out_fusion, .read_by = mot_arena_array(arena, uint32_t, g->values.n)};
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        MotOpClass class = mot_op_info(op->kind)->class;
+        if (class == MOT_SINK && op->kind != MOT_OP_ASSIGN)
+            s.first = NULL;
+        else if (class != MOT_SINK && (class != MOT_SOURCE || op->kind == MOT_OP_IOTA))
+            visit(&s, g->body.data[i]);
+    }
+    mark_inner(ctx, g, out_fusion);
+    mark_in_place(ctx, g, out_fusion);
+}
