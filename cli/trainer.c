@@ -88,7 +88,7 @@ static void report_step(MotTrainer *t, MotStepReport *r)
     for (uint32_t i = 0; i < mesh->n_devices; i++) {
         const MotDevice *device = &cluster->devices.data[mesh->devices[i]];
         busy[i] = (double)mot_session_rank(t->job->session, i)->busy_ns * 1e-6 / r->ms;
-        peak += device->flops > 0 ? device->flops / device->slow : NAN;
+        peak += device->is_assumed ? NAN : device->alone.flops / device->slow;
     }
     r->busy = busy;
     r->mfu = t->step_flops / (r->ms * 1e-3 * peak);

@@ -10,7 +10,7 @@
 #ifndef MOTLEY_RUNTIME_CLOCK_H
 #define MOTLEY_RUNTIME_CLOCK_H
 
-#include "ir/cluster.h"
+#include "ir/program.h"
 
 typedef struct MotClock {
     bool is_emulated;

@@ -361,7 +361,8 @@ static void debugging_switches_skip_dump_and_stop(void **state)
     MotPassOpts opts = {0};
     f->ctx.debug.skip = "tie,autodiff";
     MotGraph *g = parse(&f->ctx, two_tables);
-    assert_int_equal(mot_passes_run(&f->ctx, g, &opts, "autodiff", "autodiff"), MOT_OK);
+    check_fails(&f->ctx, g, &opts, "autodiff", MOT_ERR_USAGE, "pass autodiff can't be left out");
+    assert_int_equal(mot_passes_run(&f->ctx, g, &opts, "tie", "tie"), MOT_OK);
     assert_int_equal(count_kind(g, MOT_OP_GRADIENT), 0);
     f->ctx.debug.skip = NULL;
     f->ctx.debug.dump = "after:autodiff";
