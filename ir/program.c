@@ -55,6 +55,11 @@ int64_t mot_program_offset(const MotProgram *program, const MotBinding *binding,
     return binding->arena_offset[buf] + micro % copies * binding->stride[buf];
 }
 
+bool mot_instr_is_collective(const MotInstr *ins)
+{
+    return ins->kind >= MOT_INS_ALL_REDUCE && ins->kind <= MOT_INS_ALL_TO_ALL;
+}
+
 /*
  * First and last instruction that touches a buffer. Sections never overlap in time, so each has positions of its own; but the
  * runs of forward and backward of several micro-batches in flight alternate, and what they share lives through both.
@@ -90,15 +95,44 @@ static void note_output(const MotProgram *program, Lifetime *life, uint32_t buf,
                  begin_of(program, section) + program->section[section].n);
 }
 
+uint32_t *mot_program_completions(MotCtx *ctx, const MotProgram *program, MotSection section)
+{
+    uint32_t n = program->section[section].n;
+    uint32_t *done = mot_arena_array(&ctx->arena, uint32_t, n);
+    /* By event: the first instruction that waits for it. */
+    uint32_t *awaited = mot_arena_array(&ctx->arena, uint32_t, program->n_events + 1);
+    for (uint32_t i = n; i-- > 0;) {
+        const MotInstr *ins = &program->section[section].data[i];
+        for (uint32_t k = 0; k < ins->wait.n; k++)
+            awaited[ins->wait.data[k]] = i;
+    }
+    for (uint32_t i = n, next = n; i-- > 0;) {
+        const MotInstr *ins = &program->section[section].data[i];
+        if (!mot_instr_is_collective(ins))
+            continue;
+        if (ins->signal && awaited[ins->signal] && awaited[ins->signal] < next)
+            next = awaited[ins->signal];
+        done[i] = next;
+    }
+    return done;
+}
+
 static Lifetime *find_lifetimes(MotCtx *ctx, const MotProgram *program)
 {
     Lifetime *life = mot_arena_array(&ctx->arena, Lifetime, program->bufs.n);
     uint32_t position = 0;
-    for (int s = 0; s < MOT_N_SECTIONS; s++)
-        for (uint32_t i = 0; i < program->section[s].n; i++, position++)
-            for (uint32_t k = 0; k < program->section[s].data[i].n_bufs; k++)
-                note_use(&life[mot_program_owner(program, program->section[s].data[i].bufs[k])],
-                         position);
+    for (int s = 0; s < MOT_N_SECTIONS; s++) {
+        const uint32_t *done = mot_program_completions(ctx, program, (MotSection)s);
+        for (uint32_t i = 0, begin = position; i < program->section[s].n; i++, position++) {
+            const MotInstr *ins = &program->section[s].data[i];
+            for (uint32_t k = 0; k < ins->n_bufs; k++) {
+                Lifetime *of = &life[mot_program_owner(program, ins->bufs[k])];
+                note_use(of, position);
+                if (mot_instr_is_collective(ins))
+                    note_use(of, begin + done[i]);
+            }
+        }
+    }
     for (uint32_t i = 0; i < program->outputs.n; i++) {
         note_output(program, life, program->outputs.data[i].buf, MOT_SECTION_STEP);
         note_output(program, life, program->outputs.data[i].eval_buf, MOT_SECTION_EVAL);
@@ -239,11 +273,6 @@ MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32
     return g;
 }
 
-bool mot_instr_is_collective(const MotInstr *ins)
-{
-    return ins->kind >= MOT_INS_ALL_REDUCE && ins->kind <= MOT_INS_ALL_TO_ALL;
-}
-
 typedef struct {
     const MotProgram *program;
     uint32_t n;
@@ -269,8 +298,7 @@ static bool is_split_by(const MotProgram *p, const MotBuf *buf, int dim, uint32_
 
 static const char *find_misfit(const MotProgram *p, const MotInstr *ins, uint32_t i)
 {
-    const MotBuf *src = &p->bufs.data[ins->bufs[i]],
-                 *dst = &p->bufs.data[ins->bufs[ins->n_in + i]];
+    const MotBuf *src = &p->bufs.data[ins->bufs[i]], *dst = &p->bufs.data[ins->bufs[ins->n_in + i]];
     if (!mot_type_equal(&src->global, &dst->global))
         return "source and destination are not the same value";
     if (ins->kind == MOT_INS_ALL_REDUCE || ins->kind == MOT_INS_COPY)
@@ -319,31 +347,71 @@ static bool is_made_in_step(MotBufKind kind)
     return kind == MOT_BUF_SCRATCH || kind == MOT_BUF_STEP;
 }
 
+/* What each stream did last to each memory, as positions + 1, and how far it knows of the other. */
+typedef struct {
+    uint32_t *used[2], *written[2], known[2];
+    uint32_t *signalled; /* by event: the position + 1 that signals it; 0 while nothing did */
+} Streams;
+
+static Streams make_streams(const MotProgram *p)
+{
+    MotArena *arena = &p->ctx->arena;
+    Streams s = {.signalled = mot_arena_array(arena, uint32_t, p->n_events + 1)};
+    for (int i = 0; i < 2; i++) {
+        s.used[i] = mot_arena_array(arena, uint32_t, p->bufs.n);
+        s.written[i] = mot_arena_array(arena, uint32_t, p->bufs.n);
+    }
+    return s;
+}
+
+static void check_events(Checker *c, Streams *s, MotSection section, uint32_t i)
+{
+    const MotProgram *p = c->program;
+    const MotInstr *ins = &p->section[section].data[i];
+    int own = ins->stream, other = !own;
+    for (uint32_t k = 0; k < ins->wait.n; k++) {
+        uint32_t event = ins->wait.data[k];
+        if (event > p->n_events || !s->signalled[event])
+            complain(c, section, i, "waits for an event that nothing before it signals");
+        else if (s->signalled[event] > s->known[own])
+            s->known[own] = s->signalled[event];
+    }
+    for (uint32_t k = 0; k < ins->n_bufs; k++) {
+        uint32_t memory = mot_program_owner(p, ins->bufs[k]);
+        if ((k < ins->n_in ? s->written : s->used)[other][memory] > s->known[own])
+            complain(c, section, i, "touches a buffer that the other stream may still hold");
+        s->used[own][memory] = i + 1;
+        if (k >= ins->n_in)
+            s->written[own][memory] = i + 1;
+    }
+    if (ins->signal)
+        s->signalled[ins->signal] = i + 1;
+}
+
+static void check_reads(Checker *c, bool *is_written, MotSection section, uint32_t i)
+{
+    const MotProgram *p = c->program;
+    const MotInstr *ins = &p->section[section].data[i];
+    for (uint32_t k = 0; k < ins->n_bufs; k++) {
+        uint32_t buf = mot_program_owner(p, ins->bufs[k]);
+        if (k < ins->n_in && is_made_in_step(p->bufs.data[buf].kind) && !is_written[buf])
+            complain(c, section, i, "reads a buffer that nothing wrote");
+        if (k >= ins->n_in)
+            is_written[buf] = true;
+    }
+}
+
 MotStatus mot_program_verify(const MotProgram *program)
 {
     Checker c = {.program = program};
-    MotArena *arena = &program->ctx->arena;
-    bool *is_written = mot_arena_array(arena, bool, program->bufs.n);
+    bool *is_written = mot_arena_array(&program->ctx->arena, bool, program->bufs.n);
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
-        bool *is_signalled = mot_arena_array(arena, bool, program->n_events + 1);
         if (s == MOT_SECTION_EVAL)
-            is_written = mot_arena_array(arena, bool, program->bufs.n);
+            is_written = mot_arena_array(&program->ctx->arena, bool, program->bufs.n);
+        Streams streams = make_streams(program);
         for (uint32_t i = 0; i < program->section[s].n; i++) {
-            const MotInstr *ins = &program->section[s].data[i];
-            for (uint32_t k = 0; k < ins->n_bufs; k++) {
-                uint32_t buf = mot_program_owner(program, ins->bufs[k]);
-                if (k < ins->n_in && is_made_in_step(program->bufs.data[buf].kind) &&
-                    !is_written[buf])
-                    complain(&c, (MotSection)s, i, "reads a buffer that nothing wrote");
-                if (k >= ins->n_in)
-                    is_written[buf] = true;
-            }
-            for (uint32_t k = 0; k < ins->wait.n; k++)
-                if (ins->wait.data[k] > program->n_events || !is_signalled[ins->wait.data[k]])
-                    complain(&c, (MotSection)s, i,
-                             "waits for an event that nothing before it signals");
-            if (ins->signal)
-                is_signalled[ins->signal] = true;
+            check_reads(&c, is_written, (MotSection)s, i);
+            check_events(&c, &streams, (MotSection)s, i);
             check_shapes(&c, (MotSection)s, i);
         }
     }

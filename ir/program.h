@@ -4,7 +4,8 @@
  * never in the step.
  *
  * Kernels are small graphs whose types may name dims; every backend runs or compiles that graph. Collectives name the dim
- * along which uneven parts lie. Events order the streams: an instruction starts when all events in `wait` were signalled.
+ * along which uneven parts lie. Events order the streams: an instruction starts when all events in `wait` were signalled. A
+ * collective runs from its place in the program to its completion (mot_program_completions), beside the instructions between.
  *
  * Instructions stand in sections; a step runs sections in `order`, some of them once a micro-batch. What micro-batch m leaves for
  * a later section of its own lies in copy m % copies of its buffer.
@@ -165,9 +166,15 @@ MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32
 
 /*
  * Proves before anything starts: buffers written before they are read, collectives on existing axes and dims, shapes of sources and
- * destinations fit, waits acyclic (an event is signalled before it is waited for in program order), sends and receives matched.
+ * destinations fit, waits acyclic (an event is signalled before it is waited for in program order), no stream touches what the
+ * other may still write, or writes what it may still read.
  */
 MOT_CHECKED MotStatus mot_program_verify(const MotProgram *program);
+/*
+ * By instruction: before which position the collective there is complete. That is the first instruction that waits for its event, or for one of a
+ * collective after it (a stream keeps its order), or else the end of the section. Its buffers live until then.
+ */
+uint32_t *mot_program_completions(MotCtx *ctx, const MotProgram *program, MotSection section);
 /* Whether an instruction meets the other ranks of its axis. */
 bool mot_instr_is_collective(const MotInstr *ins);
 

@@ -56,8 +56,7 @@ static MotRecord buf_record(MotArena *arena, const MotProgram *p, uint32_t i)
     mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_WORD, mot_buf_kind_names[buf->kind]));
     add_text(arena, &r, "name", buf->name);
     if (buf->alias)
-        mot_record_add_attr(arena, &r, "alias",
-                            name_of(arena, MOT_TERM_VALUE, "", buf->alias - 1));
+        mot_record_add_attr(arena, &r, "alias", name_of(arena, MOT_TERM_VALUE, "", buf->alias - 1));
     mot_vec_push(arena, &r.types, type_record(p, &buf->type));
     return r;
 }

@@ -16,8 +16,8 @@ typedef struct MotClock {
     bool is_emulated;
     double slow;
     uint32_t threads;
-    int64_t ns;                       /* emulated: the device's time, on the scale of mot_now_ns */
-    int64_t thread_ns, process_ns;    /* CPU time when the work at hand began */
+    int64_t ns;                    /* emulated: the device's time, on the scale of mot_now_ns */
+    int64_t thread_ns, process_ns; /* CPU time when the work at hand began */
 } MotClock;
 
 /* The clock of a device of the cluster. */

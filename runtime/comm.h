@@ -11,18 +11,23 @@
 /* One rank's view: the program, the binding of every rank, and who it is. */
 typedef struct MotComm {
     MotShared *shared;
-    MotClock *clock;
+    MotClock clock; /* of the comm stream */
     const MotProgram *program;
     const MotCluster *cluster;
     const MotBinding *bindings; /* [n_ranks], by mesh position */
     uint32_t position;
     uint32_t micro;                /* the micro-batch at work */
     uint32_t passed[MOT_MAX_AXES]; /* collectives done, by axis */
-    int64_t wait_ns, moved_bytes; /* waiting in the device's time */
+    int64_t busy_ns;               /* in collectives, without waiting for peers */
 } MotComm;
 
-/* Executes one collective (or part, or copy) of the program; returns when this rank's result is there and its source is free. */
-MOT_CHECKED MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins);
+/*
+ * Executes one collective, which the rank issued at `issued_ns` of its clock; returns when this rank's result is there and its source is
+ * free. comm->clock then stands at its end.
+ */
+MOT_CHECKED MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins, int64_t issued_ns);
+/* Executes a part or a copy, which meet nobody. */
+void mot_comm_exec_local(MotComm *comm, const MotInstr *ins);
 
 /* A whole tensor: how far apart neighbours along each dim are, in elements; NULL: row-major. */
 typedef struct MotWhole {

@@ -232,13 +232,13 @@ static MotStatus wait_all(const Group *g, bool is_arrival, uint32_t target)
     return MOT_OK;
 }
 
-/* Whoever comes first waits for the last, in the devices' time. */
+/* The collective begins when the last rank has come, and ends when the last is done: in the devices' time. */
 static void wait_for_latest(const Group *g, bool is_arrival)
 {
     uint32_t axis = g->ins->axis;
     for (uint32_t i = 0; i < g->n; i++) {
         const MotRankState *peer = &g->comm->shared->rank[g->member[i]];
-        mot_clock_wait(g->comm->clock, is_arrival ? peer->arrived_ns[axis] : peer->left_ns[axis]);
+        mot_clock_wait(&g->comm->clock, is_arrival ? peer->arrived_ns[axis] : peer->left_ns[axis]);
     }
 }
 
@@ -250,30 +250,25 @@ static MotStatus pass_gate(const Group *g, uint32_t phase)
     return wait_all(g, true, 2 * g->comm->passed[g->ins->axis] + phase);
 }
 
-static MotStatus arrive(const Group *g)
+static MotStatus arrive(const Group *g, int64_t issued_ns)
 {
-    MotClock *clock = g->comm->clock;
-    int64_t start = mot_clock_now(clock);
-    mot_clock_catch_up(clock, 0);
+    MotClock *clock = &g->comm->clock;
+    mot_clock_wait(clock, issued_ns); /* or when the collective before it was done */
     g->comm->shared->rank[g->comm->position].arrived_ns[g->ins->axis] = clock->ns;
     MOT_TRY(pass_gate(g, 1));
     wait_for_latest(g, true);
-    g->comm->wait_ns += mot_clock_now(clock) - start;
     return MOT_OK;
 }
 
 static MotStatus leave(const Group *g)
 {
-    MotClock *clock = g->comm->clock;
     uint32_t axis = g->ins->axis;
     MotRankState *own = &g->comm->shared->rank[g->comm->position];
-    int64_t start = mot_clock_now(clock);
-    own->left_ns[axis] = clock->ns;
+    own->left_ns[axis] = g->comm->clock.ns;
     mot_gate_open(&own->left[axis]);
     g->comm->passed[axis]++;
     MOT_TRY(wait_all(g, false, g->comm->passed[axis]));
     wait_for_latest(g, false);
-    g->comm->wait_ns += mot_clock_now(clock) - start;
     return MOT_OK;
 }
 
@@ -344,8 +339,9 @@ static void take_part(const Group *g)
 {
     Layout to = layout_of(type_of(g, g->own, g->dst), g->dim);
     copy_range(buffer_of(g, g->own, g->dst), to, 0, buffer_of(g, g->own, g->src),
-               layout_of(type_of(g, g->own, g->src), g->dim), part_offset(g, g->own, g->dst, g->dim),
-               to.size, mot_dtype_bytes(type_of(g, g->own, g->dst)->dtype));
+               layout_of(type_of(g, g->own, g->src), g->dim),
+               part_offset(g, g->own, g->dst, g->dim), to.size,
+               mot_dtype_bytes(type_of(g, g->own, g->dst)->dtype));
 }
 
 static void copy_whole(MotComm *comm, const MotInstr *ins)
@@ -381,20 +377,23 @@ static int64_t run_phase(Group *g, void (*phase)(const Group *))
     return bytes;
 }
 
-MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins)
+void mot_comm_exec_local(MotComm *comm, const MotInstr *ins)
 {
     if (ins->kind == MOT_INS_COPY) {
         copy_whole(comm, ins);
-        return MOT_OK;
+        return;
     }
     Group g = find_group(comm, ins);
+    run_phase(&g, phases[ins->kind].first);
+}
+
+MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins, int64_t issued_ns)
+{
+    Group g = find_group(comm, ins);
     const Phases *phase = &phases[ins->kind];
-    if (!mot_instr_is_collective(ins)) {
-        run_phase(&g, phase->first);
-        return MOT_OK;
-    }
-    MOT_TRY(arrive(&g));
-    mot_clock_begin(comm->clock);
+    MOT_TRY(arrive(&g, issued_ns));
+    int64_t start = mot_clock_now(&comm->clock);
+    mot_clock_begin(&comm->clock);
     int64_t bytes = run_phase(&g, phase->first);
     if (phase->second) {
         MOT_TRY(pass_gate(&g, 2));
@@ -402,9 +401,8 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins)
     } else {
         mot_gate_open(&comm->shared->rank[comm->position].arrived[ins->axis]);
     }
-    comm->moved_bytes += bytes;
-    mot_clock_receive(comm->clock, mot_clock_cpu(comm->clock), link_ns(&g, bytes));
-    mot_clock_catch_up(comm->clock, 0);
+    mot_clock_receive(&comm->clock, mot_clock_cpu(&comm->clock), link_ns(&g, bytes));
+    comm->busy_ns += mot_clock_now(&comm->clock) - start;
     return leave(&g);
 }
 

@@ -1,6 +1,9 @@
 /*
- * The walker: the sections of a step in the program's order, and in each its instructions. Kernels run on the device backend, collectives on the communication
- * backend. All numbers were evaluated at binding: the walk itself neither allocates nor computes sizes.
+ * The walker: the sections of a step in the program's order, and in each its instructions. Kernels run on the device backend,
+ * collectives on the communication backend. A collective is issued at its place in the program, which only notes the time, and executed by this same
+ * thread when the section needs it (mot_program_completions): over shared memory it is a copy, which another thread would make no
+ * cheaper, while the time of an emulated link goes by since the issue. All numbers were evaluated at binding: the walk itself
+ * neither allocates nor computes sizes.
  */
 #include "runtime/rank.h"
 
@@ -19,6 +22,10 @@ typedef struct {
     void **kernels;
     void ***buffers[MOT_N_SECTIONS]; /* by micro-batch and instruction: addresses of its buffers */
     MotComm comm;
+    uint32_t *done_at
+        [MOT_N_SECTIONS]; /* by instruction: before which position a collective is complete */
+    int64_t *issued_ns[MOT_N_SECTIONS]; /* by instruction: when a collective was issued */
+    uint32_t next;                      /* up to here all collectives are complete */
     MotArenaMark unbound;
 } Rank;
 
@@ -51,8 +58,11 @@ static MotStatus bind(Rank *r)
     r->kernels = mot_arena_array(arena, void *, p->kernels.n);
     for (uint32_t k = 0; k < p->kernels.n; k++)
         MOT_TRY(r->api->prepare(r->device, r->ctx, p, k, own, &r->kernels[k]));
-    for (int s = 0; s < MOT_N_SECTIONS; s++)
+    for (int s = 0; s < MOT_N_SECTIONS; s++) {
         find_buffers(r, (MotSection)s, own, base);
+        r->done_at[s] = mot_program_completions(r->ctx, p, (MotSection)s);
+        r->issued_ns[s] = mot_arena_array(arena, int64_t, p->section[s].n);
+    }
     r->comm.bindings = r->bindings;
     return MOT_OK;
 }
@@ -68,12 +78,11 @@ static MotStatus run_launch(Rank *r, const MotInstr *ins, void **buffers)
     return MOT_OK;
 }
 
-static MotStatus run_comm(Rank *r, const MotInstr *ins, int64_t *comm_ns)
+static void run_local(Rank *r, const MotInstr *ins)
 {
-    int64_t start = mot_clock_now(&r->clock);
-    MOT_TRY(mot_comm_exec(&r->comm, ins));
-    *comm_ns += mot_clock_now(&r->clock) - start;
-    return MOT_OK;
+    mot_clock_begin(&r->clock);
+    mot_comm_exec_local(&r->comm, ins);
+    mot_clock_compute(&r->clock, mot_clock_cpu(&r->clock));
 }
 
 /* Whether the instruction has a part in this micro-batch. */
@@ -82,26 +91,56 @@ static bool is_due(const MotInstr *ins, uint32_t micro)
     return ins->when == MOT_WHEN_ALL || (ins->when == MOT_WHEN_FIRST) == (micro == 0);
 }
 
-static MotStatus run_section(Rank *r, MotRun run, int64_t *comm_ns)
+/* Executes the collectives that are to be complete before position `before` of the section. */
+static MotStatus complete(Rank *r, MotRun run, uint32_t before)
+{
+    MotRankState *state = &r->args->shared->rank[r->args->position];
+    int64_t start = mot_clock_now(&r->clock);
+    bool any = false;
+    for (; r->next < before; r->next++) {
+        const MotInstr *ins = &r->program.section[run.section].data[r->next];
+        if (!mot_instr_is_collective(ins) || !is_due(ins, run.micro))
+            continue;
+        if (r->done_at[run.section][r->next] > before)
+            break;
+        atomic_store_explicit(&state->instruction, r->next, memory_order_relaxed);
+        MOT_TRY(mot_comm_exec(&r->comm, ins, r->issued_ns[run.section][r->next]));
+        atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
+        any = true;
+    }
+    if (any)
+        mot_clock_wait(&r->clock, r->comm.clock.ns);
+    state->wait_ns += mot_clock_now(&r->clock) - start;
+    return MOT_OK;
+}
+
+static MotStatus run_section(Rank *r, MotRun run)
 {
     MotRankState *state = &r->args->shared->rank[r->args->position];
     const MotProgram *p = &r->program;
     uint32_t n = p->section[run.section].n;
     void ***buffers = r->buffers[run.section] + (size_t)n * run.micro;
     r->comm.micro = run.micro;
+    r->next = 0;
     atomic_store_explicit(&state->section, (uint32_t)run.section, memory_order_relaxed);
     atomic_store_explicit(&state->micro, run.micro, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++) {
         const MotInstr *ins = &p->section[run.section].data[i];
+        MOT_TRY(complete(r, run, i));
         if (!is_due(ins, run.micro))
             continue;
+        if (mot_instr_is_collective(ins)) {
+            r->issued_ns[run.section][i] = mot_clock_now(&r->clock);
+            continue;
+        }
         atomic_store_explicit(&state->instruction, i, memory_order_relaxed);
         if (ins->kind == MOT_INS_LAUNCH)
             MOT_TRY(run_launch(r, ins, buffers[i]));
         else
-            MOT_TRY(run_comm(r, ins, comm_ns));
+            run_local(r, ins);
         atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
     }
+    MOT_TRY(complete(r, run, n));
     atomic_store_explicit(&state->instruction, MOT_NO_INSTRUCTION, memory_order_relaxed);
     return MOT_OK;
 }
@@ -112,16 +151,15 @@ static MotStatus run_command(Rank *r, MotSection section)
     MotRankState *state = &r->args->shared->rank[r->args->position];
     const MotProgram *p = &r->program;
     mot_clock_wait(&r->clock, r->args->shared->command_ns);
-    int64_t start = mot_clock_now(&r->clock), comm_ns = 0;
-    r->comm.wait_ns = 0;
+    int64_t start = mot_clock_now(&r->clock);
+    r->comm.busy_ns = state->wait_ns = 0;
     if (section != MOT_SECTION_STEP)
-        MOT_TRY(run_section(r, (MotRun){section, 0}, &comm_ns));
+        MOT_TRY(run_section(r, (MotRun){section, 0}));
     for (uint32_t i = 0; section == MOT_SECTION_STEP && i < p->order.n; i++)
-        MOT_TRY(run_section(r, p->order.data[i], &comm_ns));
+        MOT_TRY(run_section(r, p->order.data[i]));
     mot_clock_catch_up(&r->clock, 0);
-    state->wait_ns = r->comm.wait_ns;
-    state->comm_ns = comm_ns - r->comm.wait_ns;
-    state->busy_ns = mot_clock_now(&r->clock) - start - comm_ns;
+    state->comm_ns = r->comm.busy_ns;
+    state->busy_ns = mot_clock_now(&r->clock) - start - state->wait_ns;
     return MOT_OK;
 }
 
@@ -170,7 +208,7 @@ MotStatus mot_rank_run(const MotRankArgs *args)
         r.program.mesh.axis[a].share = shared->share[a];
     r.clock = mot_clock_make(args->cluster, r.program.mesh.devices[args->position]);
     r.comm = (MotComm){.shared = shared,
-                       .clock = &r.clock,
+                       .clock = r.clock,
                        .program = &r.program,
                        .cluster = args->cluster,
                        .position = args->position};

@@ -29,9 +29,10 @@ typedef struct MotRankState {
     _Atomic uint32_t retired;     /* instructions done since the start */
     _Atomic(MotGate *) awaited;   /* the peer's gate that it waits at, or NULL, */
     _Atomic uint32_t target;      /* and for what count: who hangs is who waits for nothing */
-    int64_t busy_ns, comm_ns,
-        wait_ns; /* busy: neither waiting for peers nor in a collective */
-    int status;  /* MotStatus of a failed rank */
+    int64_t busy_ns;              /* computing */
+    int64_t wait_ns; /* waiting for a collective to be complete; busy + wait is the whole section */
+    int64_t comm_ns; /* in collectives, waiting for peers not counted; partly beside computing */
+    int status;      /* MotStatus of a failed rank */
     char error[1024];
     char *arena;
     int64_t arena_capacity;

@@ -1,11 +1,7 @@
-/* Collectives rise to their sources and sink to their first users, in buckets. */
+/* Collectives rise to their sources and join in buckets. */
 #include "passes/lower/coalesce.h"
 
-#include <string.h>
-
 enum { BUCKETS = 8, LEAST_BYTES = 1 << 20 };
-
-typedef MotVec(MotInstr) Instrs;
 
 /* ---- Rising ---- */
 
@@ -59,11 +55,12 @@ static MotInstr *raise(const MotProgram *p, MotSection section)
     return sorted;
 }
 
-/* ---- Sinking ---- */
+/* ---- Joining ---- */
 
-/* Collectives of one kind that wait to be issued together. */
+/* Collectives of one kind that are to be one. */
 typedef struct {
     MotVec(const MotInstr *) members;
+    uint32_t place; /* as the last member's */
     int64_t bytes, limit;
     MotInstrKind kind;
     MotWhen when;
@@ -73,10 +70,12 @@ typedef struct {
 
 typedef struct {
     const MotProgram *program;
-    Instrs out;
+    uint32_t n_fixed; /* instructions so far which don't move */
+    MotVec(MotInstr) joined;
+    MotVec(uint32_t) places; /* of the joined ones */
     MotVec(Bucket) buckets;
     uint32_t *source_of, *result_of; /* by memory: the bucket + 1 that reads it, that writes it */
-} Sinker;
+} Joiner;
 
 /* Bytes of the whole values: shares may change, the buckets stay. */
 static int64_t moved_bytes(const MotProgram *p, const MotInstr *ins)
@@ -87,7 +86,7 @@ static int64_t moved_bytes(const MotProgram *p, const MotInstr *ins)
     return bytes;
 }
 
-static uint32_t find_bucket(const Sinker *s, const MotInstr *ins)
+static uint32_t find_bucket(const Joiner *s, const MotInstr *ins)
 {
     uint32_t i = 0;
     for (; i < s->buckets.n; i++) {
@@ -99,7 +98,7 @@ static uint32_t find_bucket(const Sinker *s, const MotInstr *ins)
     return i;
 }
 
-static void size_buckets(Sinker *s, MotSection section)
+static void size_buckets(Joiner *s, MotSection section)
 {
     const MotProgram *p = s->program;
     for (uint32_t i = 0; i < p->section[section].n; i++) {
@@ -121,8 +120,8 @@ static void size_buckets(Sinker *s, MotSection section)
     }
 }
 
-/* Issues what waits in the bucket as one instruction, and empties it. */
-static void flush(Sinker *s, Bucket *b)
+/* What is in the bucket becomes one instruction; the bucket is empty then. */
+static void flush(Joiner *s, Bucket *b)
 {
     MotArena *arena = &s->program->ctx->arena;
     uint32_t n = 0, at = 0;
@@ -145,13 +144,14 @@ static void flush(Sinker *s, Bucket *b)
             s->result_of[mot_program_owner(s->program, merged.bufs[n + at])] = 0;
         }
     }
-    mot_vec_push(arena, &s->out, merged);
+    mot_vec_push(arena, &s->joined, merged);
+    mot_vec_push(arena, &s->places, b->place);
     b->members.n = 0;
     b->bytes = 0;
 }
 
-/* Issues every waiting collective that has to come before `ins`. */
-static void flush_for(Sinker *s, const MotInstr *ins)
+/* Closes every bucket with a collective that has to come before `ins`. */
+static void flush_for(Joiner *s, const MotInstr *ins)
 {
     for (uint32_t k = 0; k < ins->n_bufs; k++) {
         uint32_t memory = mot_program_owner(s->program, ins->bufs[k]);
@@ -162,7 +162,7 @@ static void flush_for(Sinker *s, const MotInstr *ins)
     }
 }
 
-static void put(Sinker *s, const MotInstr *ins)
+static void put(Joiner *s, const MotInstr *ins)
 {
     const MotProgram *p = s->program;
     uint32_t number = find_bucket(s, ins);
@@ -175,6 +175,7 @@ static void put(Sinker *s, const MotInstr *ins)
     }
     mot_vec_push(&p->ctx->arena, &b->members, ins);
     b->bytes += moved_bytes(p, ins);
+    b->place = s->n_fixed;
     for (uint32_t k = 0; k < ins->n_bufs; k++)
         (k < ins->n_in ? s->source_of : s->result_of)[mot_program_owner(p, ins->bufs[k])] =
             number + 1;
@@ -182,12 +183,37 @@ static void put(Sinker *s, const MotInstr *ins)
         flush(s, b);
 }
 
+/* What stays of `raised`, and in between the joined collectives: at one place in the order in which they were closed. */
+static void merge(const Joiner *s, const MotInstr *raised, uint32_t n, MotInstr *out)
+{
+    MotArena *arena = &s->program->ctx->arena;
+    uint32_t *next = mot_arena_array(arena, uint32_t, s->n_fixed + 2), at = 0;
+    const MotInstr **sorted = mot_arena_array(arena, const MotInstr *, s->joined.n + 1);
+    for (uint32_t k = 0; k < s->joined.n; k++)
+        next[s->places.data[k] + 1]++;
+    for (uint32_t i = 1; i < s->n_fixed + 2; i++)
+        next[i] += next[i - 1];
+    for (uint32_t k = 0; k < s->joined.n; k++)
+        sorted[next[s->places.data[k]]++] = &s->joined.data[k];
+    /* Now next[i] is where the collectives of place i end. */
+    uint32_t n_fixed = 0, n_joined = 0;
+    for (uint32_t i = 0; i <= n; i++) {
+        if (i < n && mot_instr_is_collective(&raised[i]))
+            continue;
+        while (n_joined < next[n_fixed])
+            out[at++] = *sorted[n_joined++];
+        n_fixed++;
+        if (i < n)
+            out[at++] = raised[i];
+    }
+}
+
 void mot_coalesce(MotProgram *program, MotSection section)
 {
     MotArena *arena = &program->ctx->arena;
     uint32_t n = program->section[section].n;
     const MotInstr *raised = raise(program, section);
-    Sinker s = {.program = program,
+    Joiner s = {.program = program,
                 .source_of = mot_arena_array(arena, uint32_t, program->bufs.n),
                 .result_of = mot_arena_array(arena, uint32_t, program->bufs.n)};
     size_buckets(&s, section);
@@ -196,10 +222,10 @@ void mot_coalesce(MotProgram *program, MotSection section)
         if (mot_instr_is_collective(&raised[i]))
             put(&s, &raised[i]);
         else
-            mot_vec_push(arena, &s.out, raised[i]);
+            s.n_fixed++;
     }
     for (uint32_t b = 0; b < s.buckets.n; b++)
         flush(&s, &s.buckets.data[b]);
-    memcpy(program->section[section].data, s.out.data, s.out.n * sizeof *s.out.data);
-    program->section[section].n = s.out.n;
+    merge(&s, raised, n, program->section[section].data);
+    program->section[section].n = s.n_fixed + s.joined.n;
 }
