@@ -1,67 +1,18 @@
 /* Collectives rise to their sources and join in buckets. */
 #include "passes/lower/coalesce.h"
 
-enum { BUCKETS = 8, LEAST_BYTES = 1 << 20 };
-
-/* ---- Rising ---- */
-
-/*
- * The order with every collective as early as it can be: place[i] is the number of instructions which don't move that it has to
- * follow. Those that share a place keep their order among each other.
- */
-static uint32_t *find_places(const MotProgram *p, MotSection section)
-{
-    MotArena *arena = &p->ctx->arena;
-    uint32_t n = p->section[section].n, n_fixed = 0;
-    uint32_t *place = mot_arena_array(arena, uint32_t, n);
-    /* By memory: the place after its last writer, and after its last reader or writer. */
-    uint32_t *written = mot_arena_array(arena, uint32_t, p->bufs.n),
-             *used = mot_arena_array(arena, uint32_t, p->bufs.n);
-    for (uint32_t i = 0; i < n; i++) {
-        const MotInstr *ins = &p->section[section].data[i];
-        uint32_t at = mot_instr_is_collective(ins) ? 0 : ++n_fixed;
-        for (uint32_t k = 0; k < ins->n_bufs; k++) {
-            uint32_t memory = mot_program_owner(p, ins->bufs[k]);
-            uint32_t after = k < ins->n_in ? written[memory] : used[memory];
-            at = after > at ? after : at;
-        }
-        place[i] = at;
-        for (uint32_t k = 0; k < ins->n_bufs; k++) {
-            uint32_t memory = mot_program_owner(p, ins->bufs[k]);
-            used[memory] = at > used[memory] ? at : used[memory];
-            if (k >= ins->n_in)
-                written[memory] = at;
-        }
-    }
-    return place;
-}
-
-/* Counting sort by place; at equal places what doesn't move comes first. */
-static MotInstr *raise(const MotProgram *p, MotSection section)
-{
-    MotArena *arena = &p->ctx->arena;
-    const MotInstr *ins = p->section[section].data;
-    uint32_t n = p->section[section].n, *place = find_places(p, section);
-    uint32_t *next = mot_arena_array(arena, uint32_t, n + 2);
-    MotInstr *sorted = mot_arena_array(arena, MotInstr, n);
-    for (uint32_t i = 0; i < n; i++)
-        next[place[i] + 1]++;
-    for (uint32_t i = 1; i < n + 2; i++)
-        next[i] += next[i - 1];
-    for (int moves = 0; moves < 2; moves++)
-        for (uint32_t i = 0; i < n; i++)
-            if (mot_instr_is_collective(&ins[i]) == (moves == 1))
-                sorted[next[place[i]]++] = ins[i];
-    return sorted;
-}
-
-/* ---- Joining ---- */
+enum {
+    BUCKETS = 8,
+    LEAST_BYTES = 1 << 20,
+    WINDOW = 8, /* kernels, about half a layer's */
+};
 
 /* Collectives of one kind that are to be one. */
 typedef struct {
     MotVec(const MotInstr *) members;
     uint32_t place; /* as the last member's */
     int64_t bytes, limit;
+    int64_t total; /* bytes that the section moves in this kind */
     MotInstrKind kind;
     MotWhen when;
     uint32_t axis;
@@ -112,13 +63,80 @@ static void size_buckets(Joiner *s, MotSection section)
                                   .when = ins->when,
                                   .axis = ins->axis,
                                   .is_max = ins->is_max});
-        s->buckets.data[b].limit += moved_bytes(p, ins);
+        s->buckets.data[b].total += moved_bytes(p, ins);
     }
     for (uint32_t b = 0; b < s->buckets.n; b++) {
-        int64_t limit = s->buckets.data[b].limit / BUCKETS;
+        int64_t limit = s->buckets.data[b].total / BUCKETS;
         s->buckets.data[b].limit = limit > LEAST_BYTES ? limit : LEAST_BYTES;
     }
 }
+
+/* ---- Rising ---- */
+
+/*
+ * The place below which a collective does not rise that stands behind `n_fixed` instructions. What it makes lives from its
+ * start: where that takes memory, it rises by one to two windows.
+ */
+static uint32_t find_floor(const Joiner *s, const MotInstr *ins, uint32_t n_fixed)
+{
+    bool is_light = ins->kind == MOT_INS_REDUCE_SCATTER ||
+                    s->buckets.data[find_bucket(s, ins)].total <= LEAST_BYTES;
+    return is_light || n_fixed < WINDOW ? 0 : (n_fixed / WINDOW - 1) * WINDOW;
+}
+
+/*
+ * The order with every collective as early as it may be: place[i] is the number of instructions which don't move that it has to
+ * follow. Those that share a place keep their order among each other.
+ */
+static uint32_t *find_places(const Joiner *s, MotSection section)
+{
+    const MotProgram *p = s->program;
+    MotArena *arena = &p->ctx->arena;
+    uint32_t n = p->section[section].n, n_fixed = 0;
+    uint32_t *place = mot_arena_array(arena, uint32_t, n);
+    /* By memory: the place after its last writer, and after its last reader or writer. */
+    uint32_t *written = mot_arena_array(arena, uint32_t, p->bufs.n),
+             *used = mot_arena_array(arena, uint32_t, p->bufs.n);
+    for (uint32_t i = 0; i < n; i++) {
+        const MotInstr *ins = &p->section[section].data[i];
+        uint32_t at = mot_instr_is_collective(ins) ? find_floor(s, ins, n_fixed) : ++n_fixed;
+        for (uint32_t k = 0; k < ins->n_bufs; k++) {
+            uint32_t memory = mot_program_owner(p, ins->bufs[k]);
+            uint32_t after = k < ins->n_in ? written[memory] : used[memory];
+            at = after > at ? after : at;
+        }
+        place[i] = at;
+        for (uint32_t k = 0; k < ins->n_bufs; k++) {
+            uint32_t memory = mot_program_owner(p, ins->bufs[k]);
+            used[memory] = at > used[memory] ? at : used[memory];
+            if (k >= ins->n_in)
+                written[memory] = at;
+        }
+    }
+    return place;
+}
+
+/* Counting sort by place; at equal places what doesn't move comes first. */
+static MotInstr *raise(const Joiner *s, MotSection section)
+{
+    const MotProgram *p = s->program;
+    MotArena *arena = &p->ctx->arena;
+    const MotInstr *ins = p->section[section].data;
+    uint32_t n = p->section[section].n, *place = find_places(s, section);
+    uint32_t *next = mot_arena_array(arena, uint32_t, n + 2);
+    MotInstr *sorted = mot_arena_array(arena, MotInstr, n);
+    for (uint32_t i = 0; i < n; i++)
+        next[place[i] + 1]++;
+    for (uint32_t i = 1; i < n + 2; i++)
+        next[i] += next[i - 1];
+    for (int moves = 0; moves < 2; moves++)
+        for (uint32_t i = 0; i < n; i++)
+            if (mot_instr_is_collective(&ins[i]) == (moves == 1))
+                sorted[next[place[i]]++] = ins[i];
+    return sorted;
+}
+
+/* ---- Joining ---- */
 
 /* What is in the bucket becomes one instruction; the bucket is empty then. */
 static void flush(Joiner *s, Bucket *b)
@@ -212,11 +230,11 @@ void mot_coalesce(MotProgram *program, MotSection section)
 {
     MotArena *arena = &program->ctx->arena;
     uint32_t n = program->section[section].n;
-    const MotInstr *raised = raise(program, section);
     Joiner s = {.program = program,
                 .source_of = mot_arena_array(arena, uint32_t, program->bufs.n),
                 .result_of = mot_arena_array(arena, uint32_t, program->bufs.n)};
     size_buckets(&s, section);
+    const MotInstr *raised = raise(&s, section);
     for (uint32_t i = 0; i < n; i++) {
         flush_for(&s, &raised[i]);
         if (mot_instr_is_collective(&raised[i]))
