@@ -1,6 +1,6 @@
 /* motley bench: timed training steps on one repeated batch, as one JSON line. */
 #include "cli/answer.h"
-#include "cli/job.h"
+#include "job/job.h"
 #include "cli/verbs.h"
 
 #include <math.h>

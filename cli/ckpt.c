@@ -1,6 +1,6 @@
 /* motley ckpt: lists, checks and exports checkpoints. */
 #include "cli/answer.h"
-#include "cli/job.h"
+#include "job/job.h"
 #include "cli/verbs.h"
 #include "frontend/export.h"
 #include "runtime/checkpoint.h"

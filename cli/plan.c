@@ -1,5 +1,5 @@
 /* motley plan and motley explain: what the planner chose, and why. */
-#include "cli/job.h"
+#include "job/job.h"
 #include "cli/verbs.h"
 #include "passes/plan/explain.h"
 #include "support/file.h"

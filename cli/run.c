@@ -1,6 +1,6 @@
 /* motley run: the forward pass on given inputs. */
 #include "cli/answer.h"
-#include "cli/job.h"
+#include "job/job.h"
 #include "cli/verbs.h"
 #include "runtime/npy.h"
 

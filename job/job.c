@@ -1,5 +1,5 @@
 /* The steps from a model file to running ranks. */
-#include "cli/job.h"
+#include "job/job.h"
 
 #include "codegen/codegen.h"
 #include "frontend/cluster_file.h"

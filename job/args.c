@@ -1,5 +1,5 @@
 /* Parsing by table. `--option value` and `--option=value` are the same; `--` ends the options. */
-#include "cli/args.h"
+#include "job/args.h"
 
 #include <errno.h>
 #include <stdio.h>

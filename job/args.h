@@ -1,6 +1,6 @@
 /* Command lines: every verb has a table of options; parsing, --help and the man page read the same table. */
-#ifndef MOTLEY_CLI_ARGS_H
-#define MOTLEY_CLI_ARGS_H
+#ifndef MOTLEY_JOB_ARGS_H
+#define MOTLEY_JOB_ARGS_H
 
 #include "support/context.h"
 

@@ -1,10 +1,10 @@
 /*
  * A job: the way from a model file to running ranks, in steps that the verbs share. Each step fills its part; the next ones read it.
  */
-#ifndef MOTLEY_CLI_JOB_H
-#define MOTLEY_CLI_JOB_H
+#ifndef MOTLEY_JOB_JOB_H
+#define MOTLEY_JOB_JOB_H
 
-#include "cli/args.h"
+#include "job/args.h"
 #include "frontend/import.h"
 #include "frontend/trained.h"
 #include "ir/program.h"
