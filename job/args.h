@@ -48,6 +48,4 @@ MOT_CHECKED MotStatus mot_args_number(MotCtx *ctx, const MotArgs *args, const ch
 /* "8/4/2/1": integers >= 0, not all 0. */
 MOT_CHECKED MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_shares);
 
-void mot_args_print_help(const MotVerb *verb);
-
 #endif
