@@ -276,6 +276,20 @@ static MotStatus check_label_file(MotCtx *ctx, const MotJob *job)
                             n_classes, job->loss.ignore);
 }
 
+static MotStatus refuse_empty_inputs(MotCtx *ctx, const MotGraph *g)
+{
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        const MotType *type = op->n_out ? mot_graph_type(g, op->out[0]) : NULL;
+        if (op->kind == MOT_OP_INPUT && mot_type_elements(type) == 0)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "input %s is [%s]: there is nothing to train on",
+                            mot_quote(&ctx->arena, mot_attrs(op, input)->name),
+                            mot_shape_text(&ctx->arena, type->dims, type->rank));
+    }
+    return MOT_OK;
+}
+
 MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bool labels_are_files)
 {
     const char *loss = mot_args_get(job->args, "--loss", NULL);
@@ -287,6 +301,7 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
         MOT_TRY(mot_args_int(ctx, job->args, "--accumulate", 1, MOT_MAX_MICRO, 1, &n_micro));
     job->n_micro = (uint32_t)n_micro;
     MotPassOpts opts = {.loss = &job->loss, .accumulates = n_micro > 1};
+    MOT_TRY(refuse_empty_inputs(ctx, job->graph));
     MOT_TRY(mot_loss_parse(ctx, job->graph, loss, &job->loss));
     if (labels_are_files)
         MOT_TRY(read_labels(ctx, job));
