@@ -1,7 +1,7 @@
 /* motley bench: timed training steps on one repeated batch, as one JSON line. */
 #include "cli/answer.h"
-#include "cli/job.h"
 #include "cli/verbs.h"
+#include "job/job.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,9 +37,8 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
 {
     for (int64_t i = 0; i < warmup + steps; i++) {
         MotScope scope = mot_scope_begin(ctx);
-        MOT_TRY(mot_job_set_scalar(job, MOT_INPUT_LR,
-                                   mot_schedule_lr(&job->optimizer, i + 1, warmup + steps)));
-        MOT_TRY(mot_job_set_scalar(job, MOT_INPUT_STEP, (double)(i + 1)));
+        double lr;
+        MOT_TRY(mot_job_begin_step(job, i + 1, warmup + steps, &lr));
         int64_t start = mot_now_ns();
         MOT_TRY(mot_session_run(job->session, MOT_SECTION_STEP));
         if (i >= warmup)

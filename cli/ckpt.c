@@ -1,8 +1,8 @@
 /* motley ckpt: lists, checks and exports checkpoints. */
 #include "cli/answer.h"
-#include "cli/job.h"
 #include "cli/verbs.h"
 #include "frontend/export.h"
+#include "job/job.h"
 #include "runtime/checkpoint.h"
 #include "runtime/safetensors.h"
 

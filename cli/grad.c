@@ -1,8 +1,8 @@
 /* motley grad: the loss, and its gradient by every trained initializer, as .npy files in the file's shape and layout. */
 #include "cli/answer.h"
-#include "cli/job.h"
 #include "cli/verbs.h"
 #include "ir/layout.h"
+#include "job/job.h"
 #include "runtime/npy.h"
 #include "support/writer.h"
 

@@ -1,7 +1,7 @@
 /* motley import: what is in a model file, and what Motley makes of it. */
 #include "cli/answer.h"
-#include "cli/job.h"
 #include "cli/verbs.h"
+#include "job/job.h"
 
 #include <stdio.h>
 

@@ -18,8 +18,8 @@ enum { N_VERBS = sizeof verbs / sizeof *verbs };
 static const struct {
     const char *name, *text;
 } debug_help[] = {
-    {"MOTLEY_DUMP=after:PASS,...",
-     "print the graph after these passes to stderr, the program after `lower`; `all` for every pass"},
+    {"MOTLEY_DUMP=after:PASS,...", "print the graph after these passes to stderr, the program "
+                                   "after `lower`; `all` for every pass"},
     {"MOTLEY_STOP=after:PASS", "stop after this pass"},
     {"MOTLEY_SKIP=PASS,...", "leave these passes out"},
     {"MOTLEY_RULE_LIMIT=N", "rewrites stop after N firings: bisects a wrong rewrite"},
@@ -142,6 +142,25 @@ static MotStatus run_verb(MotCtx *ctx, void *arg)
     return MOT_OK;
 }
 
+static void print_group(const MotOption *group)
+{
+    printf("\n");
+    for (const MotOption *o = group; o->name; o++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", o->name, o->value ? " " : "",
+                 o->value ? o->value : "");
+        printf("  %-28s %s\n", left, o->help);
+    }
+}
+
+static void print_help(const MotVerb *verb)
+{
+    printf("motley %s %s [options]\n\n%s\n", verb->name, verb->operands, verb->summary);
+    for (uint32_t g = 0; verb->options[g]; g++)
+        print_group(verb->options[g]);
+    print_group(mot_common_options);
+}
+
 static bool wants_help(const Call *call)
 {
     for (int i = 0; i < call->argc && strcmp(call->argv[i], "--") != 0; i++)
@@ -178,7 +197,7 @@ int main(int argc, char **argv)
         return mot_status_exit_code(MOT_ERR_USAGE);
     }
     if (wants_help(&call)) {
-        mot_args_print_help(call.verb);
+        print_help(call.verb);
         return 0;
     }
     MotCtx ctx;

@@ -1,7 +1,7 @@
 /* motley opt: runs graph passes on the text of a graph, or on a model file, and prints the result. */
-#include "cli/job.h"
 #include "cli/verbs.h"
 #include "ir/graph_text.h"
+#include "job/job.h"
 #include "passes/pipeline.h"
 #include "support/file.h"
 

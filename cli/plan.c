@@ -1,6 +1,6 @@
 /* motley plan and motley explain: what the planner chose, and why. */
-#include "cli/job.h"
 #include "cli/verbs.h"
+#include "job/job.h"
 #include "passes/plan/explain.h"
 #include "support/file.h"
 #include "support/writer.h"

@@ -1,7 +1,7 @@
 /* motley run: the forward pass on given inputs. */
 #include "cli/answer.h"
-#include "cli/job.h"
 #include "cli/verbs.h"
+#include "job/job.h"
 #include "runtime/npy.h"
 
 #include <stdio.h>

@@ -3,8 +3,6 @@
 
 #include "cli/answer.h"
 #include "cli/verbs.h"
-#include "frontend/export.h"
-#include "ir/layout.h"
 #include "support/writer.h"
 
 #include <math.h>
@@ -167,29 +165,6 @@ static MotStatus resume(MotTrainer *t)
     return MOT_OK;
 }
 
-/* The model file with the trained weights in it. */
-static MotStatus export_model(MotTrainer *t, const char *path)
-{
-    const MotProgram *p = t->job->program;
-    MotExported *tensors = mot_arena_array(&t->ctx->arena, MotExported, 2 * p->bufs.n);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->bufs.n; i++) {
-        const MotBuf *buf = &p->bufs.data[i];
-        if (buf->kind != MOT_BUF_PARAM || mot_attrs(buf->source, param)->state_of)
-            continue;
-        MotTensor value, file;
-        MOT_TRY(mot_session_read(t->job->session, buf->name, &value));
-        file.type = mot_param_file_type(&value.type, buf->source);
-        file.data = mot_arena_alloc(&t->ctx->arena, (size_t)mot_type_bytes(&file.type));
-        mot_param_to_file(&value.type, buf->source, value.data, file.data);
-        tensors[n++] = (MotExported){buf->name, file};
-        MotTensor tied = mot_param_tied(&t->ctx->arena, buf->source, &file);
-        if (tied.data)
-            tensors[n++] = (MotExported){mot_attrs(buf->source, param)->tied, tied};
-    }
-    return mot_export(t->ctx, t->job->file, tensors, n, path);
-}
-
 /* `model` is NULL when the run was stopped before it had one. */
 static void print_answer(const MotTrainer *t, const char *model)
 {
@@ -254,7 +229,7 @@ static MotStatus train(MotTrainer *t)
     begin_progress(t);
     MotStatus status = mot_trainer_run(t);
     if (status == MOT_OK)
-        status = export_model(t, model);
+        status = mot_job_export(t->ctx, t->job, model);
     if (status == MOT_OK || status == MOT_STOPPED)
         print_answer(t, status == MOT_OK ? model : NULL);
     return status;

@@ -2,8 +2,8 @@
 #ifndef MOTLEY_CLI_TRAIN_H
 #define MOTLEY_CLI_TRAIN_H
 
-#include "cli/job.h"
 #include "cli/progress.h"
+#include "job/job.h"
 #include "runtime/checkpoint.h"
 #include "runtime/data.h"
 

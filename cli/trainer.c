@@ -56,11 +56,9 @@ static MotStatus run_step(MotTrainer *t, int64_t step, MotStepReport *r)
     MotSession *session = t->job->session;
     int64_t start = mot_now_ns();
     *r = (MotStepReport){.step = step + 1, .steps = t->steps, .unit = t->unit, .norm = NAN};
-    r->lr = mot_schedule_lr(&t->job->optimizer, step + 1, t->steps);
     for (uint32_t m = 0; m < t->job->n_micro; m++)
         MOT_TRY(write_batch(t, m));
-    MOT_TRY(mot_job_set_scalar(t->job, MOT_INPUT_LR, r->lr));
-    MOT_TRY(mot_job_set_scalar(t->job, MOT_INPUT_STEP, (double)(step + 1)));
+    MOT_TRY(mot_job_begin_step(t->job, step + 1, t->steps, &r->lr));
     mot_session_start(session, MOT_SECTION_STEP);
     prepare_step(t, step + 1);
     MOT_TRY(mot_session_wait(session));

@@ -2,7 +2,7 @@
 #ifndef MOTLEY_CLI_VERBS_H
 #define MOTLEY_CLI_VERBS_H
 
-#include "cli/args.h"
+#include "job/args.h"
 
 extern const MotVerb mot_verb_import, mot_verb_run, mot_verb_grad, mot_verb_check, mot_verb_plan,
     mot_verb_explain, mot_verb_train, mot_verb_bench, mot_verb_sample, mot_verb_opt, mot_verb_ckpt;

@@ -140,7 +140,8 @@ static MotStatus run_in_regions(MotCtx *ctx, const MotGraph *g, const MotPassOpt
 static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const MotPass *pass)
 {
     if (lists(ctx->debug.skip, "", pass->name)) {
-        const char *user = find_user(pass);
+        bool ties = pass != &mot_pass_tie || opts->n_ties > 0;
+        const char *user = ties ? find_user(pass) : NULL;
         return user ? mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                                "MOTLEY_SKIP: pass %s can't be left out, %s needs it", pass->name,
                                user)

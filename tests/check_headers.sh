@@ -11,7 +11,7 @@ while read -r header; do
         echo "$header does not compile alone"
         failed=1
     }
-done < <(find support ir frontend passes codegen runtime cli include -name '*.h' | LC_ALL=C sort)
+done < <(find support ir frontend passes codegen runtime job api cli include -name '*.h' | LC_ALL=C sort)
 echo "$n headers compiled alone"
 [ "$n" -gt 0 ] || failed=1
 exit "$failed"

@@ -16,7 +16,9 @@ passes       | support/ ir/ passes/                                       |
 codegen      | support/ ir/                                               | llvm-c/ nvrtc.h
 runtime      | support/ ir/program.h ir/eval.h ir/layout.h ir/dtype.h ir/graph.h | dnnl oneapi/ hwloc
 include      |                                                            |
-cli          | support/ ir/ frontend/ passes/ codegen/ runtime/ include/  |
+job          | support/ ir/ frontend/ passes/ codegen/ runtime/           |
+api          | support/ ir/ frontend/ passes/ codegen/ runtime/ job/ include/ |
+cli          | support/ ir/ frontend/ passes/ codegen/ runtime/ job/      |
 '
 
 # The includes of one folder (not of the folders in it): FILE:LINE:#include "x/y.h", or <x/y.h>.

@@ -165,7 +165,7 @@ done <<'TABLE'
 7|holds no sound checkpoint|$TRAIN --data text:text --resume --out nothing
 
 2|slow: "nan"|$TRAIN --data text:text -c cluster_slow.yaml
-4|no plan fits|$TRAIN --data text:text -c cluster_small.yaml
+4|no plan fits|$TRAIN --data text:text -c cluster_small.yaml --dim batch=64
 
 0||$TRAIN --data text:text --out kept
 2|holds checkpoints of an earlier run|$TRAIN --data text:text --out kept
@@ -185,7 +185,7 @@ done <<'TABLE'
 5|holds "wte.weight", which is not trained here|sample kept --freeze wte.weight
 7|holds no sound checkpoint|sample hollow --dim batch=1
 1|can't be read|sample nofolder
-3|is no language model|sample kept --dim batch=0
+3||sample kept --dim batch=0
 2|does not know the character|sample kept --dim batch=1 --prompt Z
 TABLE
 

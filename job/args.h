@@ -1,6 +1,6 @@
 /* Command lines: every verb has a table of options; parsing, --help and the man page read the same table. */
-#ifndef MOTLEY_CLI_ARGS_H
-#define MOTLEY_CLI_ARGS_H
+#ifndef MOTLEY_JOB_ARGS_H
+#define MOTLEY_JOB_ARGS_H
 
 #include "support/context.h"
 
@@ -47,7 +47,5 @@ MOT_CHECKED MotStatus mot_args_number(MotCtx *ctx, const MotArgs *args, const ch
                                       double otherwise, double *out_value);
 /* "8/4/2/1": integers >= 0, not all 0. */
 MOT_CHECKED MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_shares);
-
-void mot_args_print_help(const MotVerb *verb);
 
 #endif

@@ -1,8 +1,7 @@
 /* Parsing by table. `--option value` and `--option=value` are the same; `--` ends the options. */
-#include "cli/args.h"
+#include "job/args.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,23 +180,4 @@ MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_share
     return total > 0
                ? MOT_OK
                : mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the shares %s are all zero", text);
-}
-
-static void print_group(const MotOption *group)
-{
-    printf("\n");
-    for (const MotOption *o = group; o->name; o++) {
-        char left[64];
-        snprintf(left, sizeof left, "%s%s%s", o->name, o->value ? " " : "",
-                 o->value ? o->value : "");
-        printf("  %-28s %s\n", left, o->help);
-    }
-}
-
-void mot_args_print_help(const MotVerb *verb)
-{
-    printf("motley %s %s [options]\n\n%s\n", verb->name, verb->operands, verb->summary);
-    for (uint32_t g = 0; verb->options[g]; g++)
-        print_group(verb->options[g]);
-    print_group(mot_common_options);
 }

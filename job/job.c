@@ -1,8 +1,9 @@
 /* The steps from a model file to running ranks. */
-#include "cli/job.h"
+#include "job/job.h"
 
 #include "codegen/codegen.h"
 #include "frontend/cluster_file.h"
+#include "frontend/export.h"
 #include "ir/layout.h"
 #include "passes/lower/lower.h"
 #include "passes/pipeline.h"
@@ -275,6 +276,20 @@ static MotStatus check_label_file(MotCtx *ctx, const MotJob *job)
                             n_classes, job->loss.ignore);
 }
 
+static MotStatus refuse_empty_inputs(MotCtx *ctx, const MotGraph *g)
+{
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        const MotType *type = op->n_out ? mot_graph_type(g, op->out[0]) : NULL;
+        if (op->kind == MOT_OP_INPUT && mot_type_elements(type) == 0)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "input %s is [%s]: there is nothing to train on",
+                            mot_quote(&ctx->arena, mot_attrs(op, input)->name),
+                            mot_shape_text(&ctx->arena, type->dims, type->rank));
+    }
+    return MOT_OK;
+}
+
 MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bool labels_are_files)
 {
     const char *loss = mot_args_get(job->args, "--loss", NULL);
@@ -286,6 +301,7 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
         MOT_TRY(mot_args_int(ctx, job->args, "--accumulate", 1, MOT_MAX_MICRO, 1, &n_micro));
     job->n_micro = (uint32_t)n_micro;
     MotPassOpts opts = {.loss = &job->loss, .accumulates = n_micro > 1};
+    MOT_TRY(refuse_empty_inputs(ctx, job->graph));
     MOT_TRY(mot_loss_parse(ctx, job->graph, loss, &job->loss));
     if (labels_are_files)
         MOT_TRY(read_labels(ctx, job));
@@ -408,8 +424,7 @@ MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
     return MOT_OK;
 }
 
-/* A parameter whose value stands in the model file; optimizer state starts as zeros. */
-static bool is_in_file(const MotBuf *buf)
+bool mot_job_is_param(const MotBuf *buf)
 {
     return buf->kind == MOT_BUF_PARAM && !mot_attrs(buf->source, param)->state_of;
 }
@@ -420,7 +435,7 @@ static MotStatus write_params(MotCtx *ctx, MotJob *job)
     MotMap params;
     mot_map_init(&params, &ctx->arena);
     for (uint32_t i = 0; i < job->program->bufs.n; i++)
-        if (is_in_file(&job->program->bufs.data[i]))
+        if (mot_job_is_param(&job->program->bufs.data[i]))
             mot_map_put_str(&params, job->program->bufs.data[i].name, i);
     const Onnx__GraphProto *graph = job->file->model->graph;
     uint32_t n = 0;
@@ -465,11 +480,19 @@ MotStatus mot_job_start(MotCtx *ctx, MotJob *job)
     return status;
 }
 
-MotStatus mot_job_set_scalar(MotJob *job, const char *name, double value)
+/* Where the program has such an input. */
+static MotStatus set_scalar(MotJob *job, const char *name, double value)
 {
     float number = (float)value;
     MotTensor scalar = {mot_type_scalar(MOT_F32), &number};
     return has_input(job->program, name) ? mot_session_write(job->session, name, &scalar) : MOT_OK;
+}
+
+MotStatus mot_job_begin_step(MotJob *job, int64_t step, int64_t total, double *out_lr)
+{
+    *out_lr = mot_schedule_lr(&job->optimizer, step, total);
+    MOT_TRY(set_scalar(job, MOT_INPUT_LR, *out_lr));
+    return set_scalar(job, MOT_INPUT_STEP, (double)step);
 }
 
 MotStatus mot_job_scalar(MotJob *job, const char *name, MotSection section, double *out_value)
@@ -478,4 +501,33 @@ MotStatus mot_job_scalar(MotJob *job, const char *name, MotSection section, doub
     MOT_TRY(mot_session_output(job->session, name, section, &value));
     *out_value = mot_tensor_get(&value, 0);
     return MOT_OK;
+}
+
+MotStatus mot_job_read_param(MotCtx *ctx, MotJob *job, const MotBuf *buf, MotTensor *out_value)
+{
+    MotTensor value;
+    MOT_TRY(mot_session_read(job->session, buf->name, &value));
+    out_value->type = mot_param_file_type(&value.type, buf->source);
+    out_value->data = mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&out_value->type));
+    mot_param_to_file(&value.type, buf->source, value.data, out_value->data);
+    return MOT_OK;
+}
+
+MotStatus mot_job_export(MotCtx *ctx, MotJob *job, const char *path)
+{
+    const MotProgram *p = job->program;
+    MotExported *tensors = mot_arena_array(&ctx->arena, MotExported, 2 * p->bufs.n);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->bufs.n; i++) {
+        const MotBuf *buf = &p->bufs.data[i];
+        MotTensor value;
+        if (!mot_job_is_param(buf))
+            continue;
+        MOT_TRY(mot_job_read_param(ctx, job, buf, &value));
+        tensors[n++] = (MotExported){buf->name, value};
+        MotTensor tied = mot_param_tied(&ctx->arena, buf->source, &value);
+        if (tied.data)
+            tensors[n++] = (MotExported){mot_attrs(buf->source, param)->tied, tied};
+    }
+    return mot_export(ctx, job->file, tensors, n, path);
 }

@@ -1,13 +1,13 @@
 /*
  * A job: the way from a model file to running ranks, in steps that the verbs share. Each step fills its part; the next ones read it.
  */
-#ifndef MOTLEY_CLI_JOB_H
-#define MOTLEY_CLI_JOB_H
+#ifndef MOTLEY_JOB_JOB_H
+#define MOTLEY_JOB_JOB_H
 
-#include "cli/args.h"
 #include "frontend/import.h"
 #include "frontend/trained.h"
 #include "ir/program.h"
+#include "job/args.h"
 #include "passes/graph/loss.h"
 #include "passes/graph/optimizer.h"
 #include "passes/plan/plan.h"
@@ -60,10 +60,18 @@ MOT_CHECKED MotStatus mot_job_start(MotCtx *ctx, MotJob *job);
 int64_t mot_job_classes(const MotJob *job);
 /* Of a training step: 2 FLOP a multiply-accumulate of the forward contractions, times 3. */
 double mot_job_step_flops(const MotJob *job);
-/* Sets the scalar input `name` where the program has it. */
-MOT_CHECKED MotStatus mot_job_set_scalar(MotJob *job, const char *name, double value);
+/* Sets what the update of step `step` of `total`, counted from 1, depends on: the lr and the number. */
+MOT_CHECKED MotStatus mot_job_begin_step(MotJob *job, int64_t step, int64_t total, double *out_lr);
 /* Reads the scalar output `name` of a section. */
 MOT_CHECKED MotStatus mot_job_scalar(MotJob *job, const char *name, MotSection section,
                                      double *out_value);
+
+/* Whether the buffer is a parameter of the model, and not a state of the optimizer. */
+bool mot_job_is_param(const MotBuf *buf);
+/* Its value, gathered, in the shape and layout of the file. */
+MOT_CHECKED MotStatus mot_job_read_param(MotCtx *ctx, MotJob *job, const MotBuf *buf,
+                                         MotTensor *out_value);
+/* Writes the model file with the weights that the ranks hold. */
+MOT_CHECKED MotStatus mot_job_export(MotCtx *ctx, MotJob *job, const char *path);
 
 #endif
