@@ -338,15 +338,94 @@ static uint32_t find_kernel(Lower *l, MotGraph *graph)
     return l->program->kernels.n - 1;
 }
 
-/* A reshape of a dense local tensor moves nothing: its result is the operand's memory under another shape. */
-static void lower_reshape(Lower *l, MotOpId id)
+/* ---- Views ---- */
+
+/* Whether the buffer itself, not a view of it, is among the results. */
+static bool writes(const MotInstr *ins, uint32_t buf)
+{
+    for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
+        if (ins->bufs[k] == buf)
+            return true;
+    return false;
+}
+
+/* A reshape, or a slice of whole entries of the outermost dim: of a dense local tensor it moves nothing. */
+static bool is_view(const Lower *l, const MotOp *op)
+{
+    if (op->kind == MOT_OP_RESHAPE)
+        return !is_inline(l->g, mot_graph_def(l->g, op->in[0]));
+    if (op->kind != MOT_OP_SLICE || is_inline(l->g, mot_graph_def(l->g, op->in[0])))
+        return false;
+    const MotAttr_slice *a = mot_attrs(op, slice);
+    const MotType *x = mot_graph_type(l->g, op->in[0]);
+    for (int d = 1; d < x->rank; d++)
+        if (a->size.data[d] != x->dims[d])
+            return false;
+    return x->rank > 0 && a->step.data[0] == 1;
+}
+
+/* The result is the operand's memory, or a part of it. Outermost dims that are sliced are whole: factors see to that. */
+static void lower_view(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
     MotSharding sharding = l->plan->values[op->out[0]];
     uint32_t from = get_form(l, op, op->in[0], mot_plan_operand(l->plan, id, &l->factors[id], 0));
     uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, op->out[0], sharding);
     l->program->bufs.data[buf].alias = from + 1;
+    if (op->kind == MOT_OP_SLICE)
+        l->program->bufs.data[buf].alias_start = mot_attrs(op, slice)->start.data[0];
     add_form(l, op->out[0], sharding, buf);
+}
+
+/*
+ * The buffer whose maker writes all of `buf`, itself or what it is a reshape of, if that maker may as well write elsewhere; else
+ * MOT_NO_BUF. Parameters, inputs, parts of other buffers, and what another section makes stay where they are.
+ */
+static uint32_t find_movable(const Lower *l, uint32_t buf)
+{
+    const MotProgram *p = l->program;
+    int64_t n = mot_type_elements(&p->bufs.data[buf].global);
+    buf = mot_program_owner(p, buf);
+    if (p->bufs.data[buf].kind != MOT_BUF_SCRATCH ||
+        mot_type_elements(&p->bufs.data[buf].global) != n)
+        return MOT_NO_BUF;
+    for (uint32_t i = p->section[l->section].n; i-- > 0;)
+        if (writes(&p->section[l->section].data[i], buf))
+            return buf;
+    return MOT_NO_BUF;
+}
+
+/*
+ * A concat along the outermost dim: the makers of its operands write into the result. False, and nothing is done, if one of them
+ * can't: the concat is a kernel then.
+ */
+static bool lower_joined(Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    MotProgram *p = l->program;
+    MotSharding sharding = l->plan->values[op->out[0]];
+    uint32_t part[MOT_MAX_OPERANDS];
+    if (op->kind != MOT_OP_CONCAT || mot_attrs(op, axis)->axis != 0)
+        return false;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        if (is_inline(l->g, mot_graph_def(l->g, op->in[i])))
+            return false;
+        MotSharding own = mot_plan_operand(l->plan, id, &l->factors[id], i);
+        part[i] = find_movable(l, get_form(l, op, op->in[i], own));
+        for (uint32_t k = 0; k < i; k++)
+            if (part[k] == part[i])
+                return false;
+        if (part[i] == MOT_NO_BUF)
+            return false;
+    }
+    uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, op->out[0], sharding);
+    for (uint32_t i = 0, at = 0; i < op->n_in; i++) {
+        p->bufs.data[part[i]].alias = buf + 1;
+        p->bufs.data[part[i]].alias_start = at;
+        at += (uint32_t)mot_graph_type(l->g, op->in[i])->dims[0];
+    }
+    add_form(l, op->out[0], sharding, buf);
+    return true;
 }
 
 /* A buffer for every result of the group that something outside reads. Clears `inner`. */
@@ -369,17 +448,8 @@ static void add_results(Lower *l, KernelMaker *k)
     }
 }
 
-/* One launch for the open group. */
-static void flush_group(Lower *l)
+static void launch_group(Lower *l)
 {
-    if (l->group.n == 0 || l->ctx->status != MOT_OK)
-        return;
-    const MotOp *first = mot_graph_op(l->g, l->group.data[0]);
-    if (first->kind == MOT_OP_RESHAPE && !is_inline(l->g, mot_graph_def(l->g, first->in[0]))) {
-        lower_reshape(l, l->group.data[0]);
-        l->group.n = 0;
-        return;
-    }
     KernelMaker k = make_kernel(l);
     for (uint32_t i = 0; i < l->group.n; i++)
         add_member(l, &k, l->group.data[i]);
@@ -390,6 +460,17 @@ static void flush_group(Lower *l)
     uint32_t kernel = find_kernel(l, k.b.graph);
     add_instr(l, MOT_INS_LAUNCH, mot_graph_op(l->g, l->group.data[0]), k.bufs, k.n_bufs, n_in)
         ->kernel = kernel;
+}
+
+/* One launch for the open group, or none where memory already says it. */
+static void flush_group(Lower *l)
+{
+    if (l->group.n == 0 || l->ctx->status != MOT_OK)
+        return;
+    if (is_view(l, mot_graph_op(l->g, l->group.data[0])))
+        lower_view(l, l->group.data[0]);
+    else if (!lower_joined(l, l->group.data[0]))
+        launch_group(l);
     l->group.n = 0;
 }
 
@@ -522,8 +603,11 @@ static bool write_in_place(Lower *l, uint32_t src, uint32_t dst)
         const MotInstr *ins = &p->section[l->section].data[i];
         if (touches(p, ins, src, 0, ins->n_in))
             return false;
-        if (touches(p, ins, src, ins->n_in, ins->n_bufs))
+        if (touches(p, ins, src, ins->n_in, ins->n_bufs)) {
+            if (maker != n || !writes(ins, src))
+                return false; /* its parts are made by several */
             maker = i;
+        }
         if (i > maker && touches(p, ins, dst, 0, ins->n_bufs))
             return false;
     }
@@ -643,22 +727,23 @@ static void set_order(Lower *l, uint32_t stage)
 }
 
 /*
- * Orders the streams: an instruction that touches a buffer last touched on the other stream, and one of the two writes, waits for
+ * Orders the streams: an instruction that touches memory last touched on the other stream, and one of the two writes, waits for
  * that instruction's event.
  */
 static void add_events(MotProgram *p, MotSection section)
 {
     MotArena *arena = &p->ctx->arena;
-    uint32_t *last[2]; /* by stream: the last instruction + 1 that touched the buffer */
+    uint32_t *last[2]; /* by stream: the last instruction + 1 that touched the buffer's memory */
     for (int s = 0; s < 2; s++)
         last[s] = mot_arena_array(arena, uint32_t, p->bufs.n);
     uint32_t waited[2] = {0, 0}; /* by stream: it has waited for the other up to here */
     for (uint32_t i = 0; i < p->section[section].n; i++) {
         MotInstr *ins = &p->section[section].data[i];
         uint32_t newest = 0;
-        for (uint32_t k = 0; k < ins->n_bufs; k++)
-            if (last[!ins->stream][ins->bufs[k]] > newest)
-                newest = last[!ins->stream][ins->bufs[k]];
+        for (uint32_t k = 0; k < ins->n_bufs; k++) {
+            uint32_t touched = last[!ins->stream][mot_program_owner(p, ins->bufs[k])];
+            newest = touched > newest ? touched : newest;
+        }
         if (newest > waited[ins->stream]) {
             MotInstr *before = &p->section[section].data[newest - 1];
             if (!before->signal)
@@ -667,7 +752,7 @@ static void add_events(MotProgram *p, MotSection section)
             waited[ins->stream] = newest;
         }
         for (uint32_t k = 0; k < ins->n_bufs; k++)
-            last[ins->stream][ins->bufs[k]] = i + 1;
+            last[ins->stream][mot_program_owner(p, ins->bufs[k])] = i + 1;
     }
 }
 
