@@ -16,7 +16,7 @@
  *     training graph: planned and lowered
  *       expand           composites become primitives, for the oracle only
  *
- * Passes that hold in any graph (simplify, raise, expand) run on regions first, innermost to outermost. After a pass that changed
+ * Passes that hold in any graph (simplify, raise, unpack, expand) run on regions first, innermost to outermost. After a pass that changed
  * the graph: compaction, the verifier (debug builds), the dump, the stop. Linear in ops each.
  */
 #include "passes/pipeline.h"

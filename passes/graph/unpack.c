@@ -50,12 +50,6 @@ static void note_use(Unpack *u, const MotOp *user, MotValue v)
     u->packed[v] = u->n_uses[v]++ == 0 || u->packed[v] == dim ? dim : NO_DIM;
 }
 
-static bool is_elementwise(const MotOp *op)
-{
-    const MotOpInfo *info = mot_op_info(op->kind);
-    return op->n_out == 1 && (info->class == MOT_POINTWISE || info->flags & MOT_FLAG_ELEMENTWISE);
-}
-
 /* How the dim `dim` of a value of rank `rank` becomes the outermost one of operand x, which is broadcast to it. */
 typedef enum { STAYS, DROPS_ONE, TAKES_ONES, MOVES } Change;
 
@@ -80,7 +74,7 @@ static bool can_move(const Unpack *u, MotValue v, int dim, int n_chain)
     int rank = type_of(u, v)->rank, own;
     if (op->kind == MOT_OP_CONTRACT)
         return true;
-    if (!is_elementwise(op) || n_chain == MAX_CHAIN)
+    if (op->n_out != 1 || !mot_op_is_elementwise(op) || n_chain == MAX_CHAIN)
         return false;
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i] && find_change(u, op->in[i], rank, dim, &own) == MOVES &&
@@ -195,8 +189,8 @@ static MotStatus unpack(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool 
     return ctx->status;
 }
 
-const MotPass mot_pass_unpack = {
-    .name = "unpack",
-    .summary = "dims that are sliced into their entries become outermost",
-    .run = unpack,
-    .for_regions = true};
+const MotPass mot_pass_unpack = {.name = "unpack",
+                                 .summary =
+                                     "dims that are sliced into their entries become outermost",
+                                 .run = unpack,
+                                 .for_regions = true};

@@ -7,6 +7,7 @@
 
 #include "ir/builder.h"
 #include "passes/lower/coalesce.h"
+#include "passes/lower/in_place.h"
 #include "passes/lower/schedule.h"
 #include "passes/lower/sections.h"
 
@@ -340,15 +341,6 @@ static uint32_t find_kernel(Lower *l, MotGraph *graph)
 
 /* ---- Views ---- */
 
-/* Whether the buffer itself, not a view of it, is among the results. */
-static bool writes(const MotInstr *ins, uint32_t buf)
-{
-    for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
-        if (ins->bufs[k] == buf)
-            return true;
-    return false;
-}
-
 /* A reshape, or a slice of whole entries of the outermost dim: of a dense local tensor it moves nothing. */
 static bool is_view(const Lower *l, const MotOp *op)
 {
@@ -378,24 +370,6 @@ static void lower_view(Lower *l, MotOpId id)
 }
 
 /*
- * The buffer whose maker writes all of `buf`, itself or what it is a reshape of, if that maker may as well write elsewhere; else
- * MOT_NO_BUF. Parameters, inputs, parts of other buffers, and what another section makes stay where they are.
- */
-static uint32_t find_movable(const Lower *l, uint32_t buf)
-{
-    const MotProgram *p = l->program;
-    int64_t n = mot_type_elements(&p->bufs.data[buf].global);
-    buf = mot_program_owner(p, buf);
-    if (p->bufs.data[buf].kind != MOT_BUF_SCRATCH ||
-        mot_type_elements(&p->bufs.data[buf].global) != n)
-        return MOT_NO_BUF;
-    for (uint32_t i = p->section[l->section].n; i-- > 0;)
-        if (writes(&p->section[l->section].data[i], buf))
-            return buf;
-    return MOT_NO_BUF;
-}
-
-/*
  * A concat along the outermost dim: the makers of its operands write into the result. False, and nothing is done, if one of them
  * can't: the concat is a kernel then.
  */
@@ -411,7 +385,7 @@ static bool lower_joined(Lower *l, MotOpId id)
         if (is_inline(l->g, mot_graph_def(l->g, op->in[i])))
             return false;
         MotSharding own = mot_plan_operand(l->plan, id, &l->factors[id], i);
-        part[i] = find_movable(l, get_form(l, op, op->in[i], own));
+        part[i] = mot_find_movable(p, l->section, get_form(l, op, op->in[i], own));
         for (uint32_t k = 0; k < i; k++)
             if (part[k] == part[i])
                 return false;
@@ -568,63 +542,6 @@ static void lower_source(Lower *l, MotOpId id)
     add_form(l, v, l->plan->values[v], l->home[v] - 1);
 }
 
-/* Whether operands or results [begin, end) lie in the memory that `owner` owns. */
-static bool touches(const MotProgram *p, const MotInstr *ins, uint32_t owner, uint32_t begin,
-                    uint32_t end)
-{
-    for (uint32_t k = begin; k < end; k++)
-        if (mot_program_owner(p, ins->bufs[k]) == owner)
-            return true;
-    return false;
-}
-
-static bool is_elementwise_kernel(const MotGraph *g)
-{
-    for (uint32_t i = 0; i < g->body.n; i++) {
-        const MotOp *op = mot_graph_op(g, g->body.data[i]);
-        if (!mot_op_is_elementwise(op) && op->kind != MOT_OP_INPUT && op->kind != MOT_OP_OUTPUT &&
-            op->kind != MOT_OP_CONSTANT)
-            return false;
-    }
-    return true;
-}
-
-/*
- * Has the instruction that makes `src`, the new value of the parameter in `dst`, write into `dst` itself. Possible when nothing else
- * reads the new value and nothing from there on reads the old one, but for a kernel that reads each element before it writes it.
- */
-static bool write_in_place(Lower *l, uint32_t src, uint32_t dst)
-{
-    MotProgram *p = l->program;
-    uint32_t n = p->section[l->section].n, maker = n;
-    if (p->bufs.data[src].kind != MOT_BUF_SCRATCH || p->bufs.data[src].alias)
-        return false;
-    for (uint32_t i = 0; i < n; i++) {
-        const MotInstr *ins = &p->section[l->section].data[i];
-        if (touches(p, ins, src, 0, ins->n_in))
-            return false;
-        if (touches(p, ins, src, ins->n_in, ins->n_bufs)) {
-            if (maker != n || !writes(ins, src))
-                return false; /* its parts are made by several */
-            maker = i;
-        }
-        if (i > maker && touches(p, ins, dst, 0, ins->n_bufs))
-            return false;
-    }
-    for (uint32_t i = 0; i < p->outputs.n; i++)
-        if (mot_program_owner(p, p->outputs.data[i].buf) == src)
-            return false;
-    MotInstr *ins = &p->section[l->section].data[maker];
-    if (maker == n || (touches(p, ins, dst, 0, ins->n_in) &&
-                       (ins->kind != MOT_INS_LAUNCH ||
-                        !is_elementwise_kernel(p->kernels.data[ins->kernel].graph))))
-        return false;
-    for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
-        if (ins->bufs[k] == src)
-            ins->bufs[k] = dst;
-    return true;
-}
-
 /* A value that the host reads: under `name`, in the sharding `as`. */
 static void lower_output(Lower *l, const MotOp *op, const char *name, MotValue v, MotSharding as)
 {
@@ -656,7 +573,7 @@ static void lower_sink(Lower *l, MotOpId id)
     }
     /* assign: the parameter's buffer takes the new value. */
     uint32_t src = get_form(l, op, op->in[1], own), dst = l->home[op->in[0]] - 1;
-    if (!write_in_place(l, src, dst))
+    if (!mot_write_in_place(l->program, l->section, src, dst))
         add_instr(l, MOT_INS_COPY, op, (uint32_t[]){src, dst}, 2, 1);
 }
 
