@@ -43,6 +43,19 @@ uint32_t mot_program_owner(const MotProgram *program, uint32_t buf)
     return buf;
 }
 
+/* Bytes from the start of the owner's memory to that of the view. */
+static int64_t find_view_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf)
+{
+    int64_t offset = 0;
+    for (uint32_t in; program->bufs.data[buf].alias; buf = in) {
+        in = program->bufs.data[buf].alias - 1;
+        const MotType *whole = &binding->types[in];
+        if (program->bufs.data[buf].alias_start && whole->dims[0])
+            offset += mot_type_bytes(whole) / whole->dims[0] * program->bufs.data[buf].alias_start;
+    }
+    return offset;
+}
+
 bool mot_section_is_repeated(MotSection section)
 {
     return section < MOT_SECTION_STEP;
@@ -210,10 +223,12 @@ static void place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *bi
                 if (p.placed[k].last >= position)
                     p.placed[kept++] = p.placed[k];
             p.n = kept;
-            for (uint32_t k = 0; k < ins->n_bufs; k++)
-                if (program->bufs.data[ins->bufs[k]].kind == MOT_BUF_SCRATCH &&
-                    binding->arena_offset[ins->bufs[k]] < 0)
-                    place(&p, ins->bufs[k]);
+            for (uint32_t k = 0; k < ins->n_bufs; k++) {
+                uint32_t buf = mot_program_owner(program, ins->bufs[k]);
+                if (program->bufs.data[buf].kind == MOT_BUF_SCRATCH &&
+                    binding->arena_offset[buf] < 0)
+                    place(&p, buf);
+            }
         }
 }
 
@@ -232,7 +247,7 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
         b.types[i] = bind_type(&buf->type, &b);
         b.stride[i] = mot_program_align(mot_type_bytes(&b.types[i]));
         b.arena_offset[i] = -1;
-        if (buf->kind == MOT_BUF_SCRATCH)
+        if (buf->kind == MOT_BUF_SCRATCH || buf->alias)
             continue;
         b.arena_offset[i] = b.persistent_bytes;
         b.persistent_bytes += b.stride[i] * buf->copies;
@@ -240,8 +255,11 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
     b.arena_bytes = b.persistent_bytes;
     place_scratch(ctx, program, &b);
     for (uint32_t i = 0; i < program->bufs.n; i++) {
-        b.arena_offset[i] = b.arena_offset[mot_program_owner(program, i)];
-        b.stride[i] = b.stride[mot_program_owner(program, i)];
+        uint32_t owner = mot_program_owner(program, i);
+        if (i == owner)
+            continue;
+        b.arena_offset[i] = b.arena_offset[owner] + find_view_offset(program, &b, i);
+        b.stride[i] = b.stride[owner];
     }
     *out_binding = b;
     return MOT_OK;
@@ -278,16 +296,22 @@ typedef struct {
     uint32_t n;
 } Checker;
 
-static void complain(Checker *c, MotSection section, uint32_t i, const char *what)
+static void complain_of(Checker *c, const char *place, const char *what)
 {
     MotCtx *ctx = c->program->ctx;
-    const MotInstr *ins = &c->program->section[section].data[i];
-    const char *place = mot_arena_printf(&ctx->arena, "%s instruction %u (%s)",
-                                         mot_section_names[section], i, mot_instr_names[ins->kind]);
     if (c->n++ == 0)
         mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){NULL, place}, "program: %s", what);
     else
         mot_note(ctx, "%s: %s", place, what);
+}
+
+static void complain(Checker *c, MotSection section, uint32_t i, const char *what)
+{
+    const MotInstr *ins = &c->program->section[section].data[i];
+    complain_of(c,
+                mot_arena_printf(&c->program->ctx->arena, "%s instruction %u (%s)",
+                                 mot_section_names[section], i, mot_instr_names[ins->kind]),
+                what);
 }
 
 static bool is_split_by(const MotProgram *p, const MotBuf *buf, int dim, uint32_t axis)
@@ -388,31 +412,103 @@ static void check_events(Checker *c, Streams *s, MotSection section, uint32_t i)
         s->signalled[ins->signal] = i + 1;
 }
 
-static void check_reads(Checker *c, bool *is_written, MotSection section, uint32_t i)
+/* Where a buffer lies in its owner's memory: elements [begin, begin + n) of the whole value. */
+typedef struct {
+    int64_t begin, n;
+} Extent;
+
+static Extent find_extent(const MotProgram *p, uint32_t buf)
+{
+    Extent e = {0, mot_type_elements(&p->bufs.data[buf].global)};
+    for (uint32_t in; p->bufs.data[buf].alias; buf = in) {
+        in = p->bufs.data[buf].alias - 1;
+        const MotType *whole = &p->bufs.data[in].global;
+        if (whole->rank && whole->dims[0])
+            e.begin += mot_type_elements(whole) / whole->dims[0] * p->bufs.data[buf].alias_start;
+    }
+    return e;
+}
+
+/* A view of a part must be one of whole entries of a dim that no axis splits: the same part on every rank. */
+static void check_view(Checker *c, uint32_t i)
+{
+    const MotProgram *p = c->program;
+    const MotBuf *buf = &p->bufs.data[i], *in = &p->bufs.data[buf->alias - 1];
+    int64_t n = mot_type_elements(&buf->global), n_whole = mot_type_elements(&in->global),
+            entries = in->type.rank ? in->type.dims[0] : 1, start = buf->alias_start;
+    if ((start == 0 && n == n_whole) || n_whole == 0)
+        return;
+    if (entries <= 0 || start < 0 || n % (n_whole / entries) != 0 ||
+        start + n / (n_whole / entries) > entries)
+        complain_of(c, mot_arena_printf(&p->ctx->arena, "buffer %u", i),
+                    "is no view of whole entries of the buffer it lies in");
+}
+
+typedef struct {
+    bool *is_written; /* [bufs] */
+    uint32_t *next;   /* [bufs]: the next buffer + 1 with the same owner; the owner is the first */
+    Extent *extent;   /* [bufs] */
+} Memory;
+
+static Memory find_memory(const MotProgram *p)
+{
+    MotArena *arena = &p->ctx->arena;
+    Memory m = {.is_written = mot_arena_array(arena, bool, p->bufs.n),
+                .next = mot_arena_array(arena, uint32_t, p->bufs.n),
+                .extent = mot_arena_array(arena, Extent, p->bufs.n)};
+    for (uint32_t i = 0; i < p->bufs.n; i++) {
+        uint32_t owner = mot_program_owner(p, i);
+        m.extent[i] = find_extent(p, i);
+        if (i != owner) {
+            m.next[i] = m.next[owner];
+            m.next[owner] = i + 1;
+        }
+    }
+    return m;
+}
+
+/* Whether what was written covers the buffer. Parts of one memory that are written do not overlap, but for the whole. */
+static bool is_defined(const MotProgram *p, const Memory *m, uint32_t buf)
+{
+    const Extent *own = &m->extent[buf];
+    int64_t n = 0;
+    for (uint32_t i = mot_program_owner(p, buf) + 1; i; i = m->next[i - 1]) {
+        const Extent *e = &m->extent[i - 1];
+        int64_t begin = e->begin > own->begin ? e->begin : own->begin;
+        int64_t end = e->begin + e->n < own->begin + own->n ? e->begin + e->n : own->begin + own->n;
+        n += m->is_written[i - 1] && begin < end ? end - begin : 0;
+    }
+    return n >= own->n;
+}
+
+static void check_instr(Checker *c, MotSection section, uint32_t i, Memory *m)
 {
     const MotProgram *p = c->program;
     const MotInstr *ins = &p->section[section].data[i];
-    for (uint32_t k = 0; k < ins->n_bufs; k++) {
-        uint32_t buf = mot_program_owner(p, ins->bufs[k]);
-        if (k < ins->n_in && is_made_in_step(p->bufs.data[buf].kind) && !is_written[buf])
+    for (uint32_t k = 0; k < ins->n_in; k++) {
+        MotBufKind kind = p->bufs.data[mot_program_owner(p, ins->bufs[k])].kind;
+        if (is_made_in_step(kind) && !is_defined(p, m, ins->bufs[k]))
             complain(c, section, i, "reads a buffer that nothing wrote");
-        if (k >= ins->n_in)
-            is_written[buf] = true;
     }
+    for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
+        m->is_written[ins->bufs[k]] = true;
+    check_shapes(c, section, i);
 }
 
 MotStatus mot_program_verify(const MotProgram *program)
 {
     Checker c = {.program = program};
-    bool *is_written = mot_arena_array(&program->ctx->arena, bool, program->bufs.n);
+    for (uint32_t i = 0; i < program->bufs.n; i++)
+        if (program->bufs.data[i].alias)
+            check_view(&c, i);
+    Memory memory = find_memory(program);
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
         if (s == MOT_SECTION_EVAL)
-            is_written = mot_arena_array(&program->ctx->arena, bool, program->bufs.n);
+            memset(memory.is_written, 0, program->bufs.n * sizeof *memory.is_written);
         Streams streams = make_streams(program);
         for (uint32_t i = 0; i < program->section[s].n; i++) {
-            check_reads(&c, is_written, (MotSection)s, i);
+            check_instr(&c, (MotSection)s, i, &memory);
             check_events(&c, &streams, (MotSection)s, i);
-            check_shapes(&c, (MotSection)s, i);
         }
     }
     return program->ctx->status;

@@ -3,6 +3,9 @@
  * value of each dim. A dim is split by one mesh axis; sizes, strides, bytes and offsets are evaluated from the dims once a binding,
  * never in the step.
  *
+ * A buffer may be a view of another one's memory: the same elements under another shape, or whole entries of the outermost dim. So a
+ * slice moves nothing, and what a concat joins is written where it belongs.
+ *
  * Kernels are small graphs whose types may name dims; every backend runs or compiles that graph. Collectives name the dim
  * along which uneven parts lie. Events order the streams: an instruction starts when all events in `wait` were signalled. A
  * collective runs from its place in the program to its completion (mot_program_completions), beside the instructions between.
@@ -44,7 +47,8 @@ typedef struct MotBuf {
     const MotOp *source; /* param and constant: the op in the plan's graph */
     uint32_t copies;     /* at least 1; more for micro-batches in flight, and for inputs */
     uint32_t
-        alias; /* index + 1 of the buffer whose memory this one is, under another shape; 0: memory of its own */
+        alias; /* index + 1 of the buffer in whose memory this one lies; 0: memory of its own */
+    int64_t alias_start; /* from which entry of that buffer's outermost dim on */
 } MotBuf;
 
 typedef struct MotKernel {
@@ -165,9 +169,9 @@ MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32
                                   const MotBinding *binding);
 
 /*
- * Proves before anything starts: buffers written before they are read, collectives on existing axes and dims, shapes of sources and
- * destinations fit, waits acyclic (an event is signalled before it is waited for in program order), no stream touches what the
- * other may still write, or writes what it may still read.
+ * Proves before anything starts: views lie inside their buffers; buffers (all parts of them) are written before they are read;
+ * collectives on existing axes and dims; shapes of sources and destinations fit; waits acyclic (an event is signalled before it is
+ * waited for in program order); no stream touches what the other may still write, or writes what it may still read.
  */
 MOT_CHECKED MotStatus mot_program_verify(const MotProgram *program);
 /*

@@ -57,6 +57,8 @@ static MotRecord buf_record(MotArena *arena, const MotProgram *p, uint32_t i)
     add_text(arena, &r, "name", buf->name);
     if (buf->alias)
         mot_record_add_attr(arena, &r, "alias", name_of(arena, MOT_TERM_VALUE, "", buf->alias - 1));
+    if (buf->alias_start)
+        add_int(arena, &r, "start", buf->alias_start);
     mot_vec_push(arena, &r.types, type_record(p, &buf->type));
     return r;
 }

@@ -8,6 +8,7 @@
  *       simplify
  *       raise            layer norm, softmax, GELU, attention, cross-entropy recognised
  *       simplify         the transposes that raise leaves become letters of contractions
+ *       unpack           packed projections: slices become views
  *       loss             the model's output becomes a loss                          <- --loss
  *       autodiff         `gradient` binds every trained parameter to its gradient
  *       clip             the gradients' global norm, and the bound on it            <- --optimizer
@@ -15,7 +16,7 @@
  *     training graph: planned and lowered
  *       expand           composites become primitives, for the oracle only
  *
- * Passes that hold in any graph (simplify, raise, expand) run on regions first, innermost to outermost. After a pass that changed
+ * Passes that hold in any graph (simplify, raise, unpack, expand) run on regions first, innermost to outermost. After a pass that changed
  * the graph: compaction, the verifier (debug builds), the dump, the stop. Linear in ops each.
  */
 #include "passes/pipeline.h"
@@ -23,9 +24,9 @@
 #include <string.h>
 
 static const MotPass *const pipeline[] = {
-    &mot_pass_tie,   &mot_pass_simplify,  &mot_pass_split_dims, &mot_pass_simplify,
-    &mot_pass_raise, &mot_pass_simplify,  &mot_pass_loss,       &mot_pass_autodiff,
-    &mot_pass_clip,  &mot_pass_optimizer, &mot_pass_expand,
+    &mot_pass_tie,      &mot_pass_simplify, &mot_pass_split_dims, &mot_pass_simplify,
+    &mot_pass_raise,    &mot_pass_simplify, &mot_pass_unpack,     &mot_pass_loss,
+    &mot_pass_autodiff, &mot_pass_clip,     &mot_pass_optimizer,  &mot_pass_expand,
 };
 enum { N_PASSES = sizeof pipeline / sizeof *pipeline };
 

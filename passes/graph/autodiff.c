@@ -14,6 +14,8 @@
 #include "passes/graph/grad.h"
 #include "passes/pass.h"
 
+#include <string.h>
+
 /* What is known of each value of the graph before differentiation. */
 typedef struct {
     MotCtx *ctx;
@@ -86,10 +88,70 @@ static MotStatus expand_and_classify(Autodiff *a)
     return MOT_OK;
 }
 
+/* The gradient of a slice along one axis: entries [lo, lo + size of part) of it are `part`, the others zeros. */
+typedef struct {
+    MotValue part;
+    int axis;
+    int64_t lo, hi, size;
+} SliceGrad;
+
+static bool read_slice_grad(const MotGraph *g, MotValue v, SliceGrad *out)
+{
+    const MotOp *op = mot_graph_def(g, v);
+    if (op->kind != MOT_OP_PAD || mot_attrs(op, pad)->value != 0)
+        return false;
+    const int64_t *lo = mot_attrs(op, pad)->lo.data, *hi = mot_attrs(op, pad)->hi.data;
+    int n = 0;
+    for (int d = 0; d < mot_graph_type(g, v)->rank; d++)
+        if (lo[d] || hi[d]) {
+            *out = (SliceGrad){op->in[0], d, lo[d], hi[d], mot_graph_type(g, op->in[0])->dims[d]};
+            n++;
+        }
+    return n == 1;
+}
+
+/* Appends the parts of which `s` was joined before, or itself. */
+static uint32_t list_parts(const MotGraph *g, const SliceGrad *s, MotValue *parts, uint32_t n)
+{
+    const MotOp *op = mot_graph_def(g, s->part);
+    bool is_joined = op->kind == MOT_OP_CONCAT && mot_attrs(op, axis)->axis == s->axis;
+    const MotValue *list = is_joined ? op->in : &s->part;
+    uint32_t n_list = is_joined ? op->n_in : 1;
+    if (n + n_list > MOT_MAX_OPERANDS)
+        return MOT_MAX_OPERANDS + 1;
+    memcpy(parts + n, list, n_list * sizeof *list);
+    return n + n_list;
+}
+
+/* Gradients of slices that lie side by side are one concat; 0 for any others. */
+static MotValue join_slices(MotBuilder *b, MotValue x, MotValue y)
+{
+    MotGraph *g = b->graph;
+    SliceGrad first, second;
+    MotValue parts[MOT_MAX_OPERANDS];
+    if (!read_slice_grad(g, x, &first) || !read_slice_grad(g, y, &second) ||
+        first.axis != second.axis)
+        return 0;
+    if (second.lo < first.lo) {
+        SliceGrad swapped = first;
+        first = second;
+        second = swapped;
+    }
+    uint32_t n = list_parts(g, &second, parts, list_parts(g, &first, parts, 0));
+    if (first.lo + first.size != second.lo || n > MOT_MAX_OPERANDS)
+        return 0;
+    MotValue joined = mot_concat(b, parts, n, first.axis);
+    int64_t lo[MOT_MAX_RANK] = {0}, hi[MOT_MAX_RANK] = {0};
+    lo[first.axis] = first.lo;
+    hi[first.axis] = second.hi;
+    return first.lo || second.hi ? mot_pad(b, joined, lo, hi, 0) : joined;
+}
+
 /* Adds dx to what has arrived at x. */
 static void accumulate(Autodiff *a, MotValue x, MotValue dx)
 {
-    a->grad[x] = a->grad[x] ? mot_add(&a->b, a->grad[x], dx) : dx;
+    MotValue old = a->grad[x], joined = old ? join_slices(&a->b, old, dx) : dx;
+    a->grad[x] = joined ? joined : mot_add(&a->b, old, dx);
 }
 
 /* Gives `role` to the ops made since `first` on which v depends. */

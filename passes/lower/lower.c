@@ -7,6 +7,7 @@
 
 #include "ir/builder.h"
 #include "passes/lower/coalesce.h"
+#include "passes/lower/in_place.h"
 #include "passes/lower/schedule.h"
 #include "passes/lower/sections.h"
 
@@ -338,15 +339,67 @@ static uint32_t find_kernel(Lower *l, MotGraph *graph)
     return l->program->kernels.n - 1;
 }
 
-/* A reshape of a dense local tensor moves nothing: its result is the operand's memory under another shape. */
-static void lower_reshape(Lower *l, MotOpId id)
+/* ---- Views ---- */
+
+/* A reshape, or a slice of whole entries of the outermost dim: of a dense local tensor it moves nothing. */
+static bool is_view(const Lower *l, const MotOp *op)
+{
+    if (op->kind == MOT_OP_RESHAPE)
+        return !is_inline(l->g, mot_graph_def(l->g, op->in[0]));
+    if (op->kind != MOT_OP_SLICE || is_inline(l->g, mot_graph_def(l->g, op->in[0])))
+        return false;
+    const MotAttr_slice *a = mot_attrs(op, slice);
+    const MotType *x = mot_graph_type(l->g, op->in[0]);
+    for (int d = 1; d < x->rank; d++)
+        if (a->size.data[d] != x->dims[d])
+            return false;
+    return x->rank > 0 && a->step.data[0] == 1;
+}
+
+/* The result is the operand's memory, or a part of it. Outermost dims that are sliced are whole: factors see to that. */
+static void lower_view(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
     MotSharding sharding = l->plan->values[op->out[0]];
     uint32_t from = get_form(l, op, op->in[0], mot_plan_operand(l->plan, id, &l->factors[id], 0));
     uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, op->out[0], sharding);
     l->program->bufs.data[buf].alias = from + 1;
+    if (op->kind == MOT_OP_SLICE)
+        l->program->bufs.data[buf].alias_start = mot_attrs(op, slice)->start.data[0];
     add_form(l, op->out[0], sharding, buf);
+}
+
+/*
+ * A concat along the outermost dim: the makers of its operands write into the result. False, and nothing is done, if one of them
+ * can't: the concat is a kernel then.
+ */
+static bool lower_joined(Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    MotProgram *p = l->program;
+    MotSharding sharding = l->plan->values[op->out[0]];
+    uint32_t part[MOT_MAX_OPERANDS];
+    if (op->kind != MOT_OP_CONCAT || mot_attrs(op, axis)->axis != 0)
+        return false;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        if (is_inline(l->g, mot_graph_def(l->g, op->in[i])))
+            return false;
+        MotSharding own = mot_plan_operand(l->plan, id, &l->factors[id], i);
+        part[i] = mot_find_movable(p, l->section, get_form(l, op, op->in[i], own));
+        for (uint32_t k = 0; k < i; k++)
+            if (part[k] == part[i])
+                return false;
+        if (part[i] == MOT_NO_BUF)
+            return false;
+    }
+    uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, op->out[0], sharding);
+    for (uint32_t i = 0, at = 0; i < op->n_in; i++) {
+        p->bufs.data[part[i]].alias = buf + 1;
+        p->bufs.data[part[i]].alias_start = at;
+        at += (uint32_t)mot_graph_type(l->g, op->in[i])->dims[0];
+    }
+    add_form(l, op->out[0], sharding, buf);
+    return true;
 }
 
 /* A buffer for every result of the group that something outside reads. Clears `inner`. */
@@ -369,17 +422,8 @@ static void add_results(Lower *l, KernelMaker *k)
     }
 }
 
-/* One launch for the open group. */
-static void flush_group(Lower *l)
+static void launch_group(Lower *l)
 {
-    if (l->group.n == 0 || l->ctx->status != MOT_OK)
-        return;
-    const MotOp *first = mot_graph_op(l->g, l->group.data[0]);
-    if (first->kind == MOT_OP_RESHAPE && !is_inline(l->g, mot_graph_def(l->g, first->in[0]))) {
-        lower_reshape(l, l->group.data[0]);
-        l->group.n = 0;
-        return;
-    }
     KernelMaker k = make_kernel(l);
     for (uint32_t i = 0; i < l->group.n; i++)
         add_member(l, &k, l->group.data[i]);
@@ -390,6 +434,17 @@ static void flush_group(Lower *l)
     uint32_t kernel = find_kernel(l, k.b.graph);
     add_instr(l, MOT_INS_LAUNCH, mot_graph_op(l->g, l->group.data[0]), k.bufs, k.n_bufs, n_in)
         ->kernel = kernel;
+}
+
+/* One launch for the open group, or none where memory already says it. */
+static void flush_group(Lower *l)
+{
+    if (l->group.n == 0 || l->ctx->status != MOT_OK)
+        return;
+    if (is_view(l, mot_graph_op(l->g, l->group.data[0])))
+        lower_view(l, l->group.data[0]);
+    else if (!lower_joined(l, l->group.data[0]))
+        launch_group(l);
     l->group.n = 0;
 }
 
@@ -487,60 +542,6 @@ static void lower_source(Lower *l, MotOpId id)
     add_form(l, v, l->plan->values[v], l->home[v] - 1);
 }
 
-/* Whether operands or results [begin, end) lie in the memory that `owner` owns. */
-static bool touches(const MotProgram *p, const MotInstr *ins, uint32_t owner, uint32_t begin,
-                    uint32_t end)
-{
-    for (uint32_t k = begin; k < end; k++)
-        if (mot_program_owner(p, ins->bufs[k]) == owner)
-            return true;
-    return false;
-}
-
-static bool is_elementwise_kernel(const MotGraph *g)
-{
-    for (uint32_t i = 0; i < g->body.n; i++) {
-        const MotOp *op = mot_graph_op(g, g->body.data[i]);
-        if (!mot_op_is_elementwise(op) && op->kind != MOT_OP_INPUT && op->kind != MOT_OP_OUTPUT &&
-            op->kind != MOT_OP_CONSTANT)
-            return false;
-    }
-    return true;
-}
-
-/*
- * Has the instruction that makes `src`, the new value of the parameter in `dst`, write into `dst` itself. Possible when nothing else
- * reads the new value and nothing from there on reads the old one, but for a kernel that reads each element before it writes it.
- */
-static bool write_in_place(Lower *l, uint32_t src, uint32_t dst)
-{
-    MotProgram *p = l->program;
-    uint32_t n = p->section[l->section].n, maker = n;
-    if (p->bufs.data[src].kind != MOT_BUF_SCRATCH || p->bufs.data[src].alias)
-        return false;
-    for (uint32_t i = 0; i < n; i++) {
-        const MotInstr *ins = &p->section[l->section].data[i];
-        if (touches(p, ins, src, 0, ins->n_in))
-            return false;
-        if (touches(p, ins, src, ins->n_in, ins->n_bufs))
-            maker = i;
-        if (i > maker && touches(p, ins, dst, 0, ins->n_bufs))
-            return false;
-    }
-    for (uint32_t i = 0; i < p->outputs.n; i++)
-        if (mot_program_owner(p, p->outputs.data[i].buf) == src)
-            return false;
-    MotInstr *ins = &p->section[l->section].data[maker];
-    if (maker == n || (touches(p, ins, dst, 0, ins->n_in) &&
-                       (ins->kind != MOT_INS_LAUNCH ||
-                        !is_elementwise_kernel(p->kernels.data[ins->kernel].graph))))
-        return false;
-    for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
-        if (ins->bufs[k] == src)
-            ins->bufs[k] = dst;
-    return true;
-}
-
 /* A value that the host reads: under `name`, in the sharding `as`. */
 static void lower_output(Lower *l, const MotOp *op, const char *name, MotValue v, MotSharding as)
 {
@@ -572,7 +573,7 @@ static void lower_sink(Lower *l, MotOpId id)
     }
     /* assign: the parameter's buffer takes the new value. */
     uint32_t src = get_form(l, op, op->in[1], own), dst = l->home[op->in[0]] - 1;
-    if (!write_in_place(l, src, dst))
+    if (!mot_write_in_place(l->program, l->section, src, dst))
         add_instr(l, MOT_INS_COPY, op, (uint32_t[]){src, dst}, 2, 1);
 }
 

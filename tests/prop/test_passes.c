@@ -27,7 +27,8 @@
 
 #include <cmocka.h>
 
-static const char *const passes[] = {"simplify", "split-dims", "simplify", "raise", "simplify"};
+static const char *const passes[] = {"simplify", "split-dims", "simplify",
+                                     "raise",    "simplify",   "unpack"};
 enum { N_PASSES = sizeof passes / sizeof *passes, MAX_OUTPUTS = 8, N_SEEDS = 600 };
 static const MotPassOpts no_opts = {0};
 static const double tolerance =
@@ -251,7 +252,8 @@ static void check_counts(MotCtx *ctx, const char *path, MotGraph *g)
         return;
     assert_int_equal(n[MOT_OP_CONTRACT], 4 * layers + 1);
     assert_int_equal(n[MOT_OP_SLICE], 3 * layers);
-    assert_int_equal(n[MOT_OP_RESHAPE], 3 * layers); /* the slices' dim of size 1 */
+    /* The slices' dim of size 1, and the bias where the packed dim is outermost. */
+    assert_int_equal(n[MOT_OP_RESHAPE], 4 * layers);
     check_gone(path, n, absorbed, sizeof absorbed / sizeof *absorbed);
 }
 

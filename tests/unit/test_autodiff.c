@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +169,40 @@ static void contributions_add_up(void **state)
     const double *grad = evaluate_gradient(ctx, g, "w", 1);
     for (int i = 0; i < 3; i++)
         check_close(grad[i], 3 * (i + 1) * (i + 1) + 1, 1e-12);
+}
+
+/* Gradients of slices side by side are joined; where there is a gap between them, or overlap, they are padded and added. */
+static void gradients_of_slices_are_joined(void **state)
+{
+    MotCtx *ctx = *state;
+    static const struct {
+        int start[3], n_concat, n_pad;
+        double expected[8];
+    } cases[] = {{{0, 2, 4}, 1, 0, {1, 3, 5, 7, 9, 11, 0, 0}},
+                 {{4, 2, 0}, 1, 0, {1, 3, 5, 7, 9, 11, 0, 0}},
+                 {{2, 4, 6}, 1, 1, {0, 0, 5, 7, 9, 11, 13, 15}},
+                 {{0, 3, 6}, 0, 3, {1, 3, 0, 7, 9, 0, 13, 15}},
+                 {{0, 1, 2}, 0, 3, {1, 6, 10, 7, 0, 0, 0, 0}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[1024];
+        int n = snprintf(body, sizeof body, "%%w = param {name=\"w\", trained} : f32[%d]\n",
+                         i < 2 ? 6 : 8);
+        for (int k = 0; k < 3; k++)
+            n += snprintf(body + n, sizeof body - (size_t)n,
+                          "%%s%d = slice %%w {start=[%d], size=[2], step=[1]} : f32[2]\n"
+                          "%%q%d = mul %%s%d %%s%d : f32[2]\n",
+                          k, cases[i].start[k], k, k, k);
+        snprintf(body + n, sizeof body - (size_t)n,
+                 "%%1 = add %%q0 %%q1 : f32[2]\n%%2 = add %%1 %%q2 : f32[2]\n"
+                 "%%loss = reduce_sum %%2 {axes=[0]} : f32\noutput %%loss {name=\"loss\"}\n");
+        MotGraph *g = parse(ctx, body);
+        run(ctx, g, "autodiff");
+        assert_int_equal(count_kind(g, MOT_OP_CONCAT), cases[i].n_concat);
+        assert_int_equal(count_kind(g, MOT_OP_PAD), cases[i].n_pad);
+        const double *grad = evaluate_gradient(ctx, g, "w", 0.5);
+        for (int k = 0; k < (i < 2 ? 6 : 8); k++)
+            check_close(grad[k], cases[i].expected[k], 1e-12);
+    }
 }
 
 static void kinks_follow_pytorch(void **state)
@@ -391,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(derived_ops_know_their_forward_op_and_role),
         TEST(contributions_add_up),
+        TEST(gradients_of_slices_are_joined),
         TEST(kinks_follow_pytorch),
         TEST(equal_maxima_share_evenly),
         TEST(an_unreached_parameter_has_gradient_zero_and_a_warning),

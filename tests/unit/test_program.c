@@ -1,0 +1,164 @@
+/* Programs: views of other buffers' memory, what the verifier makes of them, and the places that binding gives. */
+#include "ir/graph_text.h"
+#include "passes/lower/lower.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Lowers a graph for one device. */
+static MotProgram *lower(MotCtx *ctx, const char *text)
+{
+    MotGraph *g;
+    MotProgram *program;
+    MotCluster *cluster = mot_cluster_make(ctx, 1, 1);
+    assert_int_equal(mot_graph_parse(ctx, "test", text, &g), MOT_OK);
+    MotPlan *plan = mot_plan_new(ctx, g, cluster);
+    MotStage stage = {.mesh = {.n_axes = 1, .n_devices = 1}};
+    stage.mesh.axis[0] = (MotMeshAxis){"a", 1, mot_arena_array(&ctx->arena, int64_t, 1)};
+    stage.mesh.axis[0].share[0] = 1;
+    stage.mesh.devices = mot_arena_array(&ctx->arena, uint32_t, 1);
+    mot_vec_push(&ctx->arena, &plan->stages, stage);
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        MotFactors factors;
+        MotOpId id = g->body.data[i];
+        memset(plan->ops[id].factor, -1, sizeof plan->ops[id].factor);
+        assert_int_equal(mot_factors(g, mot_graph_op(g, id), &factors), MOT_OK);
+        mot_plan_apply_factors(plan, id, &factors);
+    }
+    if (mot_lower(ctx, plan, 0, &program) != MOT_OK)
+        fail_msg("%s", mot_text_get(&ctx->error));
+    return program;
+}
+
+static uint32_t count_steps(const MotProgram *p)
+{
+    return p->section[MOT_SECTION_STEP].n;
+}
+
+static const char packed[] = "graph @t {\n"
+                             "  %x = input {name=\"x\"} : f32[5x8]\n"
+                             "  %w = input {name=\"w\"} : f32[3x4x8]\n"
+                             "  %p = contract %x %w {spec=\"bc,sdc->sbd\"} : f32[3x5x4]\n"
+                             "  %1 = slice %p {start=[1, 0, 0], size=[1, 5, 4], step=[1, 1, 1]} : "
+                             "f32[1x5x4]\n"
+                             "  %q = reshape %1 {dims=[5, 4]} : f32[5x4]\n"
+                             "  %y = exp %q : f32[5x4]\n"
+                             "  output %y {name=\"y\"}\n"
+                             "}\n";
+
+static void slices_of_the_outermost_dim_are_views(void **state)
+{
+    (void)state;
+    MotCtx ctx;
+    MotBinding binding;
+    mot_ctx_init(&ctx);
+    MotProgram *p = lower(&ctx, packed);
+    assert_int_equal(mot_program_verify(p), MOT_OK);
+    assert_int_equal(count_steps(p), 2); /* contract, exp */
+    const MotInstr *contract = &p->section[MOT_SECTION_STEP].data[0], *exp = contract + 1;
+    assert_int_equal(mot_program_bind(&ctx, p, 0, &binding), MOT_OK);
+    assert_int_equal(binding.arena_offset[exp->bufs[0]] - binding.arena_offset[contract->bufs[2]],
+                     5 * 4 * 4);
+    mot_ctx_deinit(&ctx);
+}
+
+static const char joined[] = "graph @t {\n"
+                             "  %x = input {name=\"x\"} : f32[2x5]\n"
+                             "  %a = exp %x : f32[2x5]\n"
+                             "  %1 = neg %a : f32[2x5]\n"
+                             "  %b = reshape %1 {dims=[2, 5]} : f32[2x5]\n"
+                             "  %c = reduce_max %a {axes=[0], keep} : f32[1x5]\n"
+                             "  %j = concat %a %b %c {axis=0} : f32[5x5]\n"
+                             "  %y = reduce_sum %j {axes=[1]} : f32[5]\n"
+                             "  output %y {name=\"y\"}\n"
+                             "}\n";
+
+/* exp and neg, reduce_max and reduce_sum; no copy. */
+static void what_a_concat_joins_is_written_in_place(void **state)
+{
+    (void)state;
+    MotCtx ctx;
+    MotBinding b;
+    mot_ctx_init(&ctx);
+    MotProgram *p = lower(&ctx, joined);
+    assert_int_equal(mot_program_verify(p), MOT_OK);
+    assert_int_equal(count_steps(p), 3);
+    const MotInstr *first = &p->section[MOT_SECTION_STEP].data[0];
+    assert_int_equal(mot_program_bind(&ctx, p, 0, &b), MOT_OK);
+    int64_t whole = b.arena_offset[first[2].bufs[0]];
+    assert_int_equal(b.arena_offset[first[0].bufs[1]], whole);
+    assert_int_equal(b.arena_offset[first[0].bufs[2]], whole + 40);
+    assert_int_equal(b.arena_offset[first[1].bufs[1]], whole + 80);
+    mot_ctx_deinit(&ctx);
+}
+
+/* An operand that is a parameter, or comes twice, has a place already. */
+static void other_concats_are_kernels(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "graph @t {\n  %x = input {name=\"x\"} : f32[2x5]\n  %a = exp %x : f32[2x5]\n"
+        "  %j = concat %a %x {axis=0} : f32[4x5]\n  output %j {name=\"y\"}\n}\n",
+        "graph @t {\n  %x = input {name=\"x\"} : f32[2x5]\n  %a = exp %x : f32[2x5]\n"
+        "  %j = concat %a %a {axis=0} : f32[4x5]\n  output %j {name=\"y\"}\n}\n",
+        "graph @t {\n  %x = input {name=\"x\"} : f32[2x5]\n  %a = exp %x : f32[2x5]\n"
+        "  %j = concat %a {axis=1} : f32[2x5]\n  output %j {name=\"y\"}\n}\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        MotCtx ctx;
+        mot_ctx_init(&ctx);
+        MotProgram *p = lower(&ctx, texts[i]);
+        assert_int_equal(mot_program_verify(p), MOT_OK);
+        assert_int_equal(count_steps(p), 2);
+        mot_ctx_deinit(&ctx);
+    }
+}
+
+static void expect_refused(MotCtx *ctx, const MotProgram *p, const char *why)
+{
+    assert_int_equal(mot_program_verify(p), MOT_ERR_MISMATCH);
+    if (!strstr(mot_text_get(&ctx->error), why))
+        fail_msg("not \"%s\" but: %s", why, mot_text_get(&ctx->error));
+    mot_ctx_deinit(ctx);
+}
+
+static void views_beyond_their_buffer_are_refused(void **state)
+{
+    (void)state;
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    MotProgram *p = lower(&ctx, packed);
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        if (p->bufs.data[i].alias_start)
+            p->bufs.data[i].alias_start = 3;
+    expect_refused(&ctx, p, "is no view of whole entries");
+}
+
+/* Without the last part the sum reads what nothing wrote. */
+static void parts_that_nothing_wrote_are_refused(void **state)
+{
+    (void)state;
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    MotProgram *p = lower(&ctx, joined);
+    MotInstr *ins = p->section[MOT_SECTION_STEP].data;
+    ins[1] = ins[2];
+    p->section[MOT_SECTION_STEP].n = 2;
+    expect_refused(&ctx, p, "reads a buffer that nothing wrote");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices_of_the_outermost_dim_are_views),
+        cmocka_unit_test(what_a_concat_joins_is_written_in_place),
+        cmocka_unit_test(other_concats_are_kernels),
+        cmocka_unit_test(views_beyond_their_buffer_are_refused),
+        cmocka_unit_test(parts_that_nothing_wrote_are_refused),
+    };
+    return cmocka_run_group_tests_name("program", tests, NULL, NULL);
+}
