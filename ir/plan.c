@@ -115,6 +115,13 @@ MotSharding mot_plan_operand(const MotPlan *plan, MotOpId id, const MotFactors *
     return s;
 }
 
+bool mot_op_may_be_recomputed(const MotOp *op)
+{
+    MotOpClass class = mot_op_info(op->kind)->class;
+    return op->role == MOT_ROLE_FORWARD && class != MOT_SOURCE && class != MOT_SINK &&
+           op->kind != MOT_OP_ACCUMULATE;
+}
+
 /* Violations found; each is a line of the error. */
 typedef struct {
     const MotPlan *plan;
@@ -173,6 +180,8 @@ static void check_choice(Checker *c, MotOpId id, const MotFactors *factors)
         complain(c, op, "stage out of range");
         return;
     }
+    if (choice->recompute && !mot_op_may_be_recomputed(op))
+        complain(c, op, "an operator is recomputed that is no forward computation");
     for (uint32_t a = 0; a < MOT_MAX_AXES; a++) {
         if (choice->factor[a] == -1)
             continue;

@@ -86,9 +86,12 @@ void mot_plan_apply_factors(MotPlan *plan, MotOpId op, const MotFactors *factors
 MotSharding mot_plan_operand(const MotPlan *plan, MotOpId op, const MotFactors *factors,
                              uint32_t i);
 
+/* Whether running the op a second time is possible: a forward op that neither comes from outside nor adds up. */
+bool mot_op_may_be_recomputed(const MotOp *op);
+
 /*
  * Checks a plan: factors splittable, no two axes on one dim of a value unless nested, assigned values sharded as their
- * parameter, shares sane, stages in order. Independent of the planner.
+ * parameter, shares sane, stages in order, only forward ops recomputed. Independent of the planner.
  */
 MOT_CHECKED MotStatus mot_plan_verify(const MotPlan *plan);
 

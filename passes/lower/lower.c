@@ -8,6 +8,7 @@
 #include "ir/builder.h"
 #include "passes/lower/coalesce.h"
 #include "passes/lower/in_place.h"
+#include "passes/lower/recompute.h"
 #include "passes/lower/schedule.h"
 #include "passes/lower/sections.h"
 
@@ -686,6 +687,7 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
         return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
                         "plans of %u stages can't be lowered yet", plan->stages.n);
     MotArena *arena = &ctx->arena;
+    plan = mot_recompute_apply(ctx, plan);
     const MotGraph *g = plan->graph;
     MotProgram *program = mot_arena_new(arena, MotProgram);
     program->ctx = ctx;

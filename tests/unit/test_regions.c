@@ -111,10 +111,10 @@ static const char *nest(MotCtx *ctx, int depth)
     MotText t;
     mot_text_init(&t, &ctx->arena);
     mot_text_puts(&t, "graph @t {\n");
-    for (int i = 0; i <= depth; i++)
+    const char *dims = "2x2x2x2x2x2x2x2"; /* one fewer in each region */
+    for (int i = 0; i <= depth; i++, dims += 2)
         mot_text_printf(&t, "%%a = input {name=\"a\"} : f32 %%x = input {name=\"x\"} : f32[%s]\n%s",
-                        i == 0 ? "2x2x2x2x2x2x2x2" : "2x2x2x2x2x2x2x2" + 2 * i,
-                        i < depth ? "%b = scan %a %x {carried=1, axes=[0]} : f32 {\n" : "");
+                        dims, i < depth ? "%b = scan %a %x {carried=1, axes=[0]} : f32 {\n" : "");
     mot_text_puts(&t, "%b = neg %a\n");
     for (int i = 0; i <= depth; i++)
         mot_text_puts(&t, "output %b {name=\"b\"}\n}\n");
