@@ -121,5 +121,5 @@ const MotVerb mot_verb_bench = {
     .summary = "time training steps on one repeated batch",
     .options = (const MotOption *const[]){bench_options, mot_input_options, mot_training_options,
                                           mot_step_options, mot_model_options, mot_device_options,
-                                          mot_rank_options, NULL},
+                                          mot_plan_options, mot_rank_options, NULL},
     .run = run_bench};

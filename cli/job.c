@@ -39,6 +39,8 @@ const MotOption mot_device_options[] = {
     {"-c", "FILE", "the cluster (YAML)"},
     {"--devices", "N", "N equal CPU devices, or the first N of the cluster"},
     {"--threads", "N", "threads a device"},
+    {NULL, NULL, NULL}};
+const MotOption mot_plan_options[] = {
     {"--shares", "8/4/2/1", "initial shares, instead of the planner's"},
     {"--fix", "GLOB=CHOICE",
      "split these operators so (repeatable); CHOICE as `explain` prints it"},
@@ -314,7 +316,28 @@ MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
 
 /* ---- Devices ---- */
 
-static MotStatus make_cluster(MotCtx *ctx, MotJob *job)
+/* Without rates of its own a device has the usual ones of this processor's kind. */
+static void assume_rates(MotCluster *cluster)
+{
+    int isa = mot_isa_best();
+    for (uint32_t i = 0; i < cluster->devices.n; i++)
+        mot_device_assume(&cluster->devices.data[i], isa < 0 ? NULL : mot_isa_names[isa]);
+}
+
+/* The first n devices, and the links among them. */
+static void keep_devices(MotCluster *cluster, uint32_t n)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < cluster->links.n; i++) {
+        MotLink link = cluster->links.data[i];
+        if (link.a == MOT_ALL_DEVICES || (link.a < n && link.b < n))
+            cluster->links.data[kept++] = link;
+    }
+    cluster->links.n = kept;
+    cluster->devices.n = n;
+}
+
+MotStatus mot_job_cluster(MotCtx *ctx, MotJob *job)
 {
     const char *path = mot_args_get(job->args, "-c", NULL);
     int64_t n, threads;
@@ -328,9 +351,13 @@ static MotStatus make_cluster(MotCtx *ctx, MotJob *job)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--devices %lld: %s has %u", (long long)n,
                         path, job->cluster->devices.n);
     if (n)
-        job->cluster->devices.n = (uint32_t)n;
-    for (uint32_t i = 0; threads && i < job->cluster->devices.n; i++)
-        job->cluster->devices.data[i].threads = (uint32_t)threads;
+        keep_devices(job->cluster, (uint32_t)n);
+    for (uint32_t i = 0; threads && i < job->cluster->devices.n; i++) {
+        MotDevice *device = &job->cluster->devices.data[i];
+        if (device->threads != threads) /* what was measured with other threads says nothing */
+            device->alone = device->beside = (MotRates){0};
+        device->threads = (uint32_t)threads;
+    }
     return MOT_OK;
 }
 
@@ -356,7 +383,8 @@ MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
     MotPlanOpts opts = {.stats = &job->stats, .n_micro = job->n_micro};
     MotShareList shares = {0};
     const char *text = mot_args_get(job->args, "--shares", NULL);
-    MOT_TRY(make_cluster(ctx, job));
+    MOT_TRY(mot_job_cluster(ctx, job));
+    assume_rates(job->cluster);
     if (text)
         MOT_TRY(mot_args_shares(ctx, text, &shares));
     opts.share = shares.data;
@@ -398,6 +426,11 @@ static void dump_program(MotCtx *ctx, const MotProgram *program)
 MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
 {
     MOT_TRY(mot_job_plan(ctx, job));
+    return mot_job_lower(ctx, job);
+}
+
+MotStatus mot_job_lower(MotCtx *ctx, MotJob *job)
+{
     MOT_TRY(mot_lower(ctx, job->plan, 0, &job->program));
     if (mot_passes_dump(ctx, "lower"))
         dump_program(ctx, job->program);

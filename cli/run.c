@@ -102,6 +102,7 @@ const MotVerb mot_verb_run = {
     .name = "run",
     .operands = "MODEL",
     .summary = "run the model forward",
-    .options = (const MotOption *const[]){mot_input_options, run_options, mot_model_options,
-                                          mot_device_options, mot_rank_options, NULL},
+    .options =
+        (const MotOption *const[]){mot_input_options, run_options, mot_model_options,
+                                   mot_device_options, mot_plan_options, mot_rank_options, NULL},
     .run = run_run};

@@ -290,7 +290,7 @@ const MotVerb mot_verb_train = {
     .name = "train",
     .operands = "MODEL",
     .summary = "train the model",
-    .options =
-        (const MotOption *const[]){train_options, mot_training_options, mot_step_options,
-                                   mot_model_options, mot_device_options, mot_rank_options, NULL},
+    .options = (const MotOption *const[]){train_options, mot_training_options, mot_step_options,
+                                          mot_model_options, mot_device_options, mot_plan_options,
+                                          mot_rank_options, NULL},
     .run = run_train};
