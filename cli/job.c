@@ -1,6 +1,9 @@
 /* The steps from a model file to running ranks. */
 #include "cli/job.h"
 
+#include "cli/plan_file.h"
+#include "cli/shares.h"
+
 #include "codegen/codegen.h"
 #include "frontend/cluster_file.h"
 #include "ir/layout.h"
@@ -41,10 +44,12 @@ const MotOption mot_device_options[] = {
     {"--threads", "N", "threads a device"},
     {NULL, NULL, NULL}};
 const MotOption mot_plan_options[] = {
-    {"--shares", "8/4/2/1", "initial shares, instead of the planner's"},
+    {"--shares", "[AXIS=]8/4/2/1", "initial shares, instead of the planner's (repeatable)"},
     {"--fix", "GLOB=CHOICE",
      "split these operators so (repeatable); CHOICE as `explain` prints it"},
     {NULL, NULL, NULL}};
+const MotOption mot_plan_file_options[] = {
+    {"--plan", "PLAN", "take the choices from this file of `plan -o`"}, {NULL, NULL, NULL}};
 const MotOption mot_rank_options[] = {
     {"--backend", "NAME", "run all devices on this backend (ref, cpu)"},
     {"--hang-timeout", "S",
@@ -155,6 +160,27 @@ static MotStatus open_file(MotCtx *ctx, MotJob *job)
     return mot_onnx_open(ctx, job->model, &opts, &job->file);
 }
 
+/* A plan as the operand also says which model, and with which options. */
+static MotStatus read_given_plan(MotCtx *ctx, MotJob *job)
+{
+    bool is_operand = mot_plan_file_is(job->model);
+    const char *path = is_operand ? job->model : mot_args_get(job->args, "--plan", NULL);
+    if (!path)
+        return MOT_OK;
+    MOT_TRY(mot_plan_file_read(ctx, path, &job->given));
+    const MotPlanSource *source = &job->given->source;
+    job->args = mot_args_with(ctx, job->args, source->options, source->n_options);
+    if (!is_operand)
+        return MOT_OK;
+    if (!source->model) {
+        mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){path, NULL}, "the plan does not say of which model");
+        mot_hint(ctx, "give both: MODEL --plan %s", path);
+        return ctx->status;
+    }
+    job->model = source->model;
+    return MOT_OK;
+}
+
 MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job)
 {
     const char *path;
@@ -170,6 +196,7 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     job->stage_ns = mot_now_ns();
     MotImportOpts opts = {0};
     MotTrainOpts train = {0};
+    MOT_TRY(read_given_plan(ctx, job));
     MOT_TRY(open_file(ctx, job));
     MOT_TRY(read_dims(ctx, job));
     MOT_TRY(read_inputs(ctx, job));
@@ -178,8 +205,8 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     opts.inputs = job->inputs;
     opts.n_inputs = job->n_inputs;
     MOT_TRY(mot_import(ctx, job->file, &opts, &job->graph));
-    train.train = mot_args_list(args, "--train", &train.n_train);
-    train.freeze = mot_args_list(args, "--freeze", &train.n_freeze);
+    train.train = mot_args_list(job->args, "--train", &train.n_train);
+    train.freeze = mot_args_list(job->args, "--freeze", &train.n_freeze);
     MOT_TRY(mot_trained_decide(ctx, job->graph, &train, &job->trained));
     mot_onnx_forget(job->file);
     end_stage(ctx, job, "import");
@@ -378,7 +405,8 @@ static MotStatus read_fixes(MotCtx *ctx, const MotArgs *args, MotPlanOpts *opts)
     return MOT_OK;
 }
 
-MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
+/* The planner's plan, under --shares and --fix. */
+static MotStatus make_plan(MotCtx *ctx, MotJob *job)
 {
     MotPlanOpts opts = {.stats = &job->stats, .n_micro = job->n_micro};
     MotShareList shares = {0};
@@ -391,6 +419,12 @@ MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
     opts.n_share = shares.n;
     MOT_TRY(read_fixes(ctx, job->args, &opts));
     MOT_TRY(mot_plan_make(ctx, job->graph, job->cluster, &opts, &job->plan));
+    return mot_shares_set(ctx, job->args, job->plan);
+}
+
+MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
+{
+    MOT_TRY(job->given ? mot_plan_file_apply(ctx, job) : make_plan(ctx, job));
     MOT_TRY(mot_plan_verify(job->plan));
     end_stage(ctx, job, "plan");
     return MOT_OK;

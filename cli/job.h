@@ -28,6 +28,7 @@ typedef struct MotJob {
     MotOptimizer optimizer;
     uint32_t n_micro; /* --accumulate */
     MotCluster *cluster;
+    MotPlan *given; /* the plan of the operand or of --plan, for the graph in its file */
     MotPlan *plan;
     MotPlanStats stats;
     MotProgram *program;
@@ -35,9 +36,10 @@ typedef struct MotJob {
 } MotJob;
 
 extern const MotOption mot_model_options[], mot_input_options[], mot_training_options[],
-    mot_step_options[], mot_device_options[], mot_plan_options[], mot_rank_options[];
+    mot_step_options[], mot_device_options[], mot_plan_options[], mot_plan_file_options[],
+    mot_rank_options[];
 
-/* Opens operand 0, binds --dim and --input, imports, decides what trains. */
+/* Opens operand 0, a model or a plan that names its model, binds --dim and --input, imports, decides what trains. */
 MOT_CHECKED MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job);
 /* The same with the path given, and with sizes of dims in job->dims for those that --dim does not name. */
 MOT_CHECKED MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path,
