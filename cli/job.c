@@ -189,14 +189,10 @@ MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job)
     return mot_job_import_file(ctx, args, path, job);
 }
 
-MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path, MotJob *job)
+static MotStatus import_file(MotCtx *ctx, MotJob *job)
 {
-    job->args = args;
-    job->model = path;
-    job->stage_ns = mot_now_ns();
     MotImportOpts opts = {0};
     MotTrainOpts train = {0};
-    MOT_TRY(read_given_plan(ctx, job));
     MOT_TRY(open_file(ctx, job));
     MOT_TRY(read_dims(ctx, job));
     MOT_TRY(read_inputs(ctx, job));
@@ -209,8 +205,20 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     train.freeze = mot_args_list(job->args, "--freeze", &train.n_freeze);
     MOT_TRY(mot_trained_decide(ctx, job->graph, &train, &job->trained));
     mot_onnx_forget(job->file);
-    end_stage(ctx, job, "import");
     return MOT_OK;
+}
+
+MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path, MotJob *job)
+{
+    job->args = args;
+    job->model = path;
+    job->stage_ns = mot_now_ns();
+    MOT_TRY(read_given_plan(ctx, job));
+    MotStatus status = import_file(ctx, job);
+    if (status != MOT_OK && job->given)
+        mot_note(ctx, "with the options of the plan, where none were given");
+    end_stage(ctx, job, "import");
+    return status;
 }
 
 /* ---- Training ---- */

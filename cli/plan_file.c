@@ -34,7 +34,8 @@ MotStatus mot_plan_file_read(MotCtx *ctx, const char *path, MotPlan **out_plan)
 }
 
 /* The options that decide what the graph is. */
-static const MotOption *const source_options[] = {mot_training_options, mot_model_options, NULL};
+static const MotOption *const source_options[] = {mot_training_options, mot_step_options,
+                                                  mot_model_options, NULL};
 
 static MotStatus hash_file(MotCtx *ctx, const char *path, const char **out_hash)
 {
@@ -148,6 +149,17 @@ static void note_causes(MotCtx *ctx, const MotJob *job)
     mot_hint(ctx, "motley plan %s makes a new one", job->model);
 }
 
+/* A graph that does not accumulate runs once a step, whatever the plan's does. */
+static MotStatus check_micro(MotCtx *ctx, const MotJob *job)
+{
+    uint32_t n = job->n_micro > 1 ? job->n_micro : 1;
+    if (n > 1 && n != job->given->n_micro)
+        return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE,
+                        "the plan is for --accumulate %u, not %u", job->given->n_micro, n);
+    job->plan->n_micro = n;
+    return MOT_OK;
+}
+
 MotStatus mot_plan_file_apply(MotCtx *ctx, MotJob *job)
 {
     if (mot_args_has(job->args, "--fix"))
@@ -157,5 +169,7 @@ MotStatus mot_plan_file_apply(MotCtx *ctx, MotJob *job)
     MotStatus status = mot_plan_transfer(job->given, job->graph, &job->plan);
     if (status == MOT_ERR_MISMATCH)
         note_causes(ctx, job);
-    return status == MOT_OK ? mot_shares_set(ctx, job->args, job->plan) : status;
+    MOT_TRY(status);
+    MOT_TRY(check_micro(ctx, job));
+    return mot_shares_set(ctx, job->args, job->plan);
 }

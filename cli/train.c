@@ -21,7 +21,7 @@ static const MotOption train_options[] = {
     {"--out", "DIR", "checkpoints, log and trained model go there"},
     {"--seed", "S", "order of the data; default 0"},
     {"--resume", NULL, "go on from the newest sound checkpoint in --out"},
-    {"--resize", "STEP:[AXIS=]8/4/2/1", "new shares before this step, counted from 0 (repeatable)"},
+    {"--resize", "STEP:[AXIS=]8/4/2", "new shares before this step, counted from 0 (repeatable)"},
     {"--validate", "N", "validate every N steps; always after the last"},
     {"--save", "N", "a checkpoint every N steps; always after the last"},
     {"--log", "FILE", "a JSON line a step; default DIR/steps.jsonl"},
