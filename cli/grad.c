@@ -113,9 +113,9 @@ static MotStatus run_grad(MotCtx *ctx, const MotArgs *args)
 
 const MotVerb mot_verb_grad = {
     .name = "grad",
-    .operands = "MODEL",
+    .operands = "MODEL|PLAN",
     .summary = "print the loss and write the gradient of every trained initializer",
-    .options =
-        (const MotOption *const[]){mot_input_options, mot_training_options, grad_options,
-                                   mot_model_options, mot_device_options, mot_rank_options, NULL},
+    .options = (const MotOption *const[]){mot_input_options, mot_training_options, grad_options,
+                                          mot_model_options, mot_device_options, mot_plan_options,
+                                          mot_plan_file_options, mot_rank_options, NULL},
     .run = run_grad};

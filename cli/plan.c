@@ -1,12 +1,10 @@
 /* motley plan and motley explain: what the planner chose, and why. */
 #include "cli/verbs.h"
 #include "job/job.h"
+#include "job/plan_file.h"
 #include "passes/plan/explain.h"
-#include "support/file.h"
-#include "support/writer.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static const MotOption plan_options[] = {{"-o", "FILE", "write the plan's text there"},
                                          {NULL, NULL, NULL}};
@@ -21,38 +19,23 @@ static MotStatus make_plan(MotCtx *ctx, const MotArgs *args, MotJob *job)
 static MotStatus run_plan(MotCtx *ctx, const MotArgs *args)
 {
     MotJob job;
-    MotText report, text;
+    MotText report;
     const char *path = mot_args_get(args, "-o", NULL);
     mot_text_init(&report, &ctx->arena);
-    mot_text_init(&text, &ctx->arena);
     MOT_TRY(make_plan(ctx, args, &job));
     MOT_TRY(mot_plan_report(job.plan, &job.stats, &report));
     fputs(mot_text_get(&report), stdout);
-    if (!path)
-        return MOT_OK;
-    mot_plan_print(job.plan, &text);
-    return mot_file_write(ctx, path, mot_text_get(&text), text.n);
-}
-
-static bool is_model(const char *path)
-{
-    size_t n = strlen(path);
-    return n >= 5 && strcmp(path + n - 5, ".onnx") == 0;
+    return path ? mot_plan_file_write(ctx, &job, path) : MOT_OK;
 }
 
 static MotStatus read_plan(MotCtx *ctx, const MotArgs *args, const char *path, MotPlan **out_plan)
 {
     MotJob job;
-    const MotFileMap *map;
-    if (is_model(path)) {
-        MOT_TRY(make_plan(ctx, args, &job));
-        *out_plan = job.plan;
-        return MOT_OK;
-    }
-    MOT_TRY(mot_file_map(ctx, path, &map));
-    MOT_TRY(mot_plan_parse(
-        ctx, path, mot_arena_strndup(&ctx->arena, (const char *)map->data, map->n), out_plan));
-    return mot_plan_verify(*out_plan);
+    if (mot_plan_file_is(path))
+        return mot_plan_file_read(ctx, path, out_plan);
+    MOT_TRY(make_plan(ctx, args, &job));
+    *out_plan = job.plan;
+    return MOT_OK;
 }
 
 static MotStatus run_explain(MotCtx *ctx, const MotArgs *args)
@@ -75,8 +58,9 @@ const MotVerb mot_verb_plan = {
     .name = "plan",
     .operands = "MODEL",
     .summary = "choose how to split every operator over the devices",
-    .options = (const MotOption *const[]){plan_options, mot_training_options, mot_step_options,
-                                          mot_model_options, mot_device_options, NULL},
+    .options =
+        (const MotOption *const[]){plan_options, mot_training_options, mot_step_options,
+                                   mot_model_options, mot_device_options, mot_plan_options, NULL},
     .run = run_plan};
 
 const MotVerb mot_verb_explain = {
@@ -84,5 +68,5 @@ const MotVerb mot_verb_explain = {
     .operands = "PLAN|MODEL [NODE]",
     .summary = "show a plan, or an operator's choices with their costs",
     .options = (const MotOption *const[]){mot_training_options, mot_step_options, mot_model_options,
-                                          mot_device_options, NULL},
+                                          mot_device_options, mot_plan_options, NULL},
     .run = run_explain};

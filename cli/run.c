@@ -100,8 +100,9 @@ static MotStatus run_run(MotCtx *ctx, const MotArgs *args)
 
 const MotVerb mot_verb_run = {
     .name = "run",
-    .operands = "MODEL",
+    .operands = "MODEL|PLAN",
     .summary = "run the model forward",
     .options = (const MotOption *const[]){mot_input_options, run_options, mot_model_options,
-                                          mot_device_options, mot_rank_options, NULL},
+                                          mot_device_options, mot_plan_options,
+                                          mot_plan_file_options, mot_rank_options, NULL},
     .run = run_run};

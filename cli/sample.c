@@ -223,5 +223,5 @@ const MotVerb mot_verb_sample = {
     .operands = "DIR",
     .summary = "text from a trained language model",
     .options = (const MotOption *const[]){sample_options, mot_model_options, mot_device_options,
-                                          mot_rank_options, NULL},
+                                          mot_plan_options, mot_rank_options, NULL},
     .run = run_sample};

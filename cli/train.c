@@ -3,6 +3,7 @@
 
 #include "cli/answer.h"
 #include "cli/verbs.h"
+#include "job/shares.h"
 #include "support/writer.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ static const MotOption train_options[] = {
     {"--out", "DIR", "checkpoints, log and trained model go there"},
     {"--seed", "S", "order of the data; default 0"},
     {"--resume", NULL, "go on from the newest sound checkpoint in --out"},
-    {"--resize", "STEP:8/4/2/1", "new shares before this step, counted from 0 (repeatable)"},
+    {"--resize", "STEP:[AXIS=]8/4/2", "new shares before this step, counted from 0 (repeatable)"},
     {"--validate", "N", "validate every N steps; always after the last"},
     {"--save", "N", "a checkpoint every N steps; always after the last"},
     {"--log", "FILE", "a JSON line a step; default DIR/steps.jsonl"},
@@ -41,10 +42,10 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
         if (t->resizes[i].step < 0 || t->resizes[i].step >= t->steps)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: the steps are 0 to %lld",
                             texts[i], (long long)t->steps - 1);
-        if (t->resizes[i].shares.n != t->job->program->mesh.n_devices)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                            "--resize %s: %u shares for %u devices", texts[i],
-                            t->resizes[i].shares.n, t->job->program->mesh.n_devices);
+        uint32_t stage;
+        MOT_TRY(mot_shares_find_axis(ctx, t->job->plan, &t->resizes[i].shares,
+                                     mot_arena_printf(&ctx->arena, "--resize %s", texts[i]), &stage,
+                                     &t->resizes[i].axis));
     }
     t->n_resizes = n;
     return MOT_OK;
@@ -263,9 +264,9 @@ static MotStatus run_train(MotCtx *ctx, const MotArgs *args)
 
 const MotVerb mot_verb_train = {
     .name = "train",
-    .operands = "MODEL",
+    .operands = "MODEL|PLAN",
     .summary = "train the model",
-    .options =
-        (const MotOption *const[]){train_options, mot_training_options, mot_step_options,
-                                   mot_model_options, mot_device_options, mot_rank_options, NULL},
+    .options = (const MotOption *const[]){train_options, mot_training_options, mot_step_options,
+                                          mot_model_options, mot_device_options, mot_plan_options,
+                                          mot_plan_file_options, mot_rank_options, NULL},
     .run = run_train};

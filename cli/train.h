@@ -11,6 +11,7 @@
 
 typedef struct MotResize {
     int64_t step; /* before this step */
+    uint32_t axis;
     MotShareList shares;
 } MotResize;
 

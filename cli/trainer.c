@@ -183,7 +183,8 @@ static MotStatus resize(MotTrainer *t, int64_t step)
 {
     for (uint32_t i = 0; i < t->n_resizes; i++)
         if (t->resizes[i].step == step) {
-            MOT_TRY(mot_session_reshare(t->job->session, 0, t->resizes[i].shares.data));
+            MOT_TRY(mot_session_reshare(t->job->session, t->resizes[i].axis,
+                                        t->resizes[i].shares.data));
             make_room(t);
             mot_info(t->ctx, "resized before step %lld", (long long)step + 1);
         }

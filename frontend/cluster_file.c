@@ -1,5 +1,5 @@
 /*
- * cluster.yaml -> Cluster: tables of keys, quantities with units, and the checks that no key can
+ * cluster.yaml <-> Cluster: tables of keys, quantities with units, and the checks that no key can
  * make alone. Nothing is guessed: what is not written is the field's zero, "not known", or the
  * native link's.
  */
@@ -23,12 +23,13 @@ static const Unit byte_units[] = {
     {"B", 1},        {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9}, {"TB", 1e12},
     {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {0}};
 static const Unit time_units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {0}};
-/* Per second; network rates count bits. */
-static const Unit rate_units[] = {
-    {"bit", 0.125},  {"kbit", 125},   {"Kbit", 125},   {"Mbit", 125e3},
-    {"Gbit", 125e6}, {"Tbit", 125e9}, {"B", 1},        {"kB", 1e3},
-    {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
-    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {0}};
+/* Per second. Networks count bits, memories bytes. */
+#define BYTE_RATES                                                                                 \
+    {"B", 1}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 0x1p10},   \
+        {"MiB", 0x1p20}, {"GiB", 0x1p30}, {0}
+static const Unit link_rates[] = {{"bit", 0.125},  {"kbit", 125},   {"Kbit", 125}, {"Mbit", 125e3},
+                                  {"Gbit", 125e6}, {"Tbit", 125e9}, BYTE_RATES};
+static const Unit memory_rates[] = {BYTE_RATES};
 static const Unit giga[] = {{"", 1e9}, {0}};
 static const Unit counts[] = {{"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {0}};
 static const Unit none[] = {{"", 1}, {0}};
@@ -57,20 +58,20 @@ static const Key device_keys[] = {
     {"memory", byte_units, AT(device.memory), 0x1p20, 0x1p50, "2GiB"},
     {"gflops", giga, AT(device.alone.flops), 1e5, 1e18, "50"},
     {"functions", counts, AT(device.alone.functions), 1e4, 1e18, "1.2G"},
-    {"bandwidth", rate_units, AT(device.alone.bandwidth), 1e5, 1e15, "10GB"},
+    {"bandwidth", memory_rates, AT(device.alone.bandwidth), 1e5, 1e15, "10GB"},
     {"launch", time_units, AT(device.alone.launch), 1e-9, 1, "2us"},
     {"gflops_beside", giga, AT(device.beside.flops), 1e5, 1e18, "50"},
     {"functions_beside", counts, AT(device.beside.functions), 1e4, 1e18, "1.2G"},
-    {"bandwidth_beside", rate_units, AT(device.beside.bandwidth), 1e5, 1e15, "10GB"},
+    {"bandwidth_beside", memory_rates, AT(device.beside.bandwidth), 1e5, 1e15, "10GB"},
     {"launch_beside", time_units, AT(device.beside.launch), 1e-9, 1, "2us"},
     {0},
 };
 #undef AT
 static const Key link_keys[] = {
     {"latency", time_units, offsetof(MotLink, latency), 0, 10, "10us"},
-    {"bandwidth", rate_units, offsetof(MotLink, bandwidth), 1e3, 1e15, "10Gbit or 8GB"},
+    {"bandwidth", link_rates, offsetof(MotLink, bandwidth), 1e3, 1e15, "10Gbit or 8GB"},
     {"measured_latency", time_units, offsetof(MotLink, measured_latency), 1e-9, 10, "30us"},
-    {"measured_bandwidth", rate_units, offsetof(MotLink, measured_bandwidth), 1e3, 1e15, "3GB"},
+    {"measured_bandwidth", memory_rates, offsetof(MotLink, measured_bandwidth), 1e3, 1e15, "3GB"},
     {0},
 };
 
@@ -298,4 +299,112 @@ MotStatus mot_cluster_read(MotCtx *ctx, const char *path, MotCluster **out_clust
     if (has_failed)
         return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "the file can't be read");
     return mot_cluster_parse(ctx, path, text, n, out_cluster);
+}
+
+/* ---- Printing ---- */
+
+/* The quantity with the fewest digits, in the largest such unit; it parses back within rounding. */
+static const char *quantity_text(MotArena *arena, double value, const Unit *units)
+{
+    const char *best = NULL;
+    size_t fewest = SIZE_MAX;
+    for (const Unit *u = units; u->name; u++)
+        for (int digits = 6; digits <= 17; digits += 11) {
+            const char *number = mot_arena_printf(arena, "%.*g", digits, value / u->factor);
+            const char *text = mot_arena_printf(arena, "%s%s", number, u->name);
+            double back;
+            if (strlen(number) <= fewest && !strchr(number, 'e') &&
+                parse_quantity(text, units, &back) && fabs(back - value) <= 1e-12 * value) {
+                best = text;
+                fewest = strlen(number);
+            }
+        }
+    return best ? best : mot_arena_printf(arena, "%.17g%s", value / units->factor, units->name);
+}
+
+static bool is_empty(const Key *k, const void *entry)
+{
+    return k->units && *(const double *)(const void *)((const char *)entry + k->offset) == 0;
+}
+
+/* `key: value, key: value}` for the keys that hold something, behind what stands in the braces already. */
+static void print_entry(MotText *text, const Key *keys, const void *entry)
+{
+    for (const Key *k = keys; k->key; k++) {
+        const void *field = (const char *)entry + k->offset;
+        if (is_empty(k, entry))
+            continue;
+        mot_text_printf(text, "%s%s: ", text->data[text->n - 1] == '{' ? "" : ", ", k->key);
+        if (k->units)
+            mot_text_puts(text, quantity_text(text->arena, *(const double *)field, k->units));
+        else
+            mot_json_quote(text, *(const char *const *)field);
+    }
+    mot_text_puts(text, "}\n");
+}
+
+void mot_cluster_print(const MotCluster *cluster, MotText *text)
+{
+    mot_text_puts(text, "devices:\n");
+    for (uint32_t i = 0; i < cluster->devices.n; i++) {
+        const MotDevice *device = &cluster->devices.data[i];
+        mot_text_puts(text, "  - {");
+        print_entry(text, device_keys, &(DeviceEntry){*device, device->threads});
+    }
+    mot_text_puts(text, cluster->links.n ? "links:\n" : "");
+    for (uint32_t i = 0; i < cluster->links.n; i++) {
+        const MotLink *link = &cluster->links.data[i];
+        mot_text_puts(text, "  - {between: ");
+        if (link->a == MOT_ALL_DEVICES) {
+            mot_text_puts(text, "all");
+        } else {
+            mot_text_puts(text, "[");
+            mot_json_quote(text, cluster->devices.data[link->a].name);
+            mot_text_puts(text, ", ");
+            mot_json_quote(text, cluster->devices.data[link->b].name);
+            mot_text_puts(text, "]");
+        }
+        print_entry(text, link_keys, link);
+    }
+}
+
+/* The members of the keys that hold something. */
+static void put_entry(MotJsonWriter *w, const Key *keys, const void *entry)
+{
+    for (const Key *k = keys; k->key; k++) {
+        const void *field = (const char *)entry + k->offset;
+        if (is_empty(k, entry))
+            continue;
+        if (k->units)
+            mot_json_put_number(w, k->key, *(const double *)field / (k->units == giga ? 1e9 : 1));
+        else
+            mot_json_put_string(w, k->key, *(const char *const *)field);
+    }
+    mot_json_close(w, '}');
+}
+
+void mot_cluster_put_json(const MotCluster *cluster, MotJsonWriter *w)
+{
+    mot_json_open(w, "devices", '[');
+    for (uint32_t i = 0; i < cluster->devices.n; i++) {
+        const MotDevice *device = &cluster->devices.data[i];
+        mot_json_open(w, NULL, '{');
+        put_entry(w, device_keys, &(DeviceEntry){*device, device->threads});
+    }
+    mot_json_close(w, ']');
+    mot_json_open(w, "links", '[');
+    for (uint32_t i = 0; i < cluster->links.n; i++) {
+        const MotLink *link = &cluster->links.data[i];
+        mot_json_open(w, NULL, '{');
+        if (link->a == MOT_ALL_DEVICES) {
+            mot_json_put_string(w, "between", "all");
+        } else {
+            mot_json_open(w, "between", '[');
+            mot_json_put_string(w, NULL, cluster->devices.data[link->a].name);
+            mot_json_put_string(w, NULL, cluster->devices.data[link->b].name);
+            mot_json_close(w, ']');
+        }
+        put_entry(w, link_keys, link);
+    }
+    mot_json_close(w, ']');
 }

@@ -1,8 +1,9 @@
-/* cluster.yaml -> Cluster. */
+/* cluster.yaml <-> Cluster. */
 #ifndef MOTLEY_FRONTEND_CLUSTER_FILE_H
 #define MOTLEY_FRONTEND_CLUSTER_FILE_H
 
 #include "ir/cluster.h"
+#include "support/json.h"
 
 enum { MOT_CLUSTER_MAX_DEVICES = 64, MOT_CLUSTER_MAX_LINKS = 4096, MOT_CLUSTER_MAX_TEXT = 1 << 20 };
 
@@ -21,5 +22,9 @@ MOT_CHECKED MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const cha
                                         MotCluster **out_cluster);
 /* The same from a file. */
 MOT_CHECKED MotStatus mot_cluster_read(MotCtx *ctx, const char *path, MotCluster **out_cluster);
+/* A text that parses to the same cluster; what is not known is left out. */
+void mot_cluster_print(const MotCluster *cluster, MotText *text);
+/* The members "devices" and "links", with plain numbers: bytes, seconds, a second; gflops in 1e9. */
+void mot_cluster_put_json(const MotCluster *cluster, MotJsonWriter *w);
 
 #endif

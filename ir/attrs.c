@@ -1,5 +1,7 @@
-/* Two tables over the kinds of fields: how one is printed, how one is read. */
+/* Tables over the kinds of fields: how one is printed, how one is read, what tells two apart. */
 #include "ir/attrs.h"
+
+#include "support/map.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -329,4 +331,54 @@ MotStatus mot_attrs_parse(const MotAttrsReader *reader, void *attrs)
             return refuse_name(reader, attr);
     }
     return MOT_OK;
+}
+
+/* ---- Keys ---- */
+
+static void key_text(const void *field, size_t max_data, MotText *key)
+{
+    (void)max_data;
+    const char *text = *(const MotAttrType_STR *)field;
+    mot_text_add(key, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+static void key_ints(const void *field, size_t max_data, MotText *key)
+{
+    (void)max_data;
+    const MotInts *list = field;
+    mot_text_add(key, (const char *)&list->n, sizeof list->n);
+    mot_text_add(key, (const char *)list->data, list->n * sizeof *list->data);
+}
+
+static void key_tensor(const void *field, size_t max_data, MotText *key)
+{
+    const MotTensor *t = field;
+    size_t n = (size_t)mot_type_bytes(&t->type);
+    mot_text_printf(key, "%d %d ", (int)t->type.dtype, t->type.rank);
+    mot_text_add(key, (const char *)t->type.dims, (size_t)t->type.rank * sizeof *t->type.dims);
+    uint64_t hash = n > max_data ? mot_hash(t->data, n) : 0;
+    mot_text_add(key, n > max_data ? (const char *)&hash : t->data, n > max_data ? sizeof hash : n);
+}
+
+void mot_attrs_key(const MotAttrField *fields, const void *attrs, size_t max_data, MotText *key)
+{
+    static const struct {
+        size_t bytes; /* of the field itself; 0: `add` */
+        void (*add)(const void *field, size_t max_data, MotText *key);
+    } kinds[] = {
+        [MOT_ATTR_INT] = {sizeof(MotAttrType_INT), NULL},
+        [MOT_ATTR_FLOAT] = {sizeof(MotAttrType_FLOAT), NULL},
+        [MOT_ATTR_FLAG] = {sizeof(MotAttrType_FLAG), NULL},
+        [MOT_ATTR_DTYPE] = {sizeof(MotAttrType_DTYPE), NULL},
+        [MOT_ATTR_STR] = {0, key_text},
+        [MOT_ATTR_INTS] = {0, key_ints},
+        [MOT_ATTR_TENSOR] = {0, key_tensor},
+    };
+    for (const MotAttrField *f = fields; attrs && f->name; f++) {
+        const void *field = (const char *)attrs + f->offset;
+        if (kinds[f->kind].bytes)
+            mot_text_add(key, field, kinds[f->kind].bytes);
+        else
+            kinds[f->kind].add(field, max_data, key);
+    }
 }

@@ -11,6 +11,12 @@
 enum { MOT_ATTRS_MAX_SPLAT_BYTES = 256 << 20 };
 
 /*
+ * Adds bytes that are equal for equal attributes only, but that tensors of more than `max_data`
+ * bytes are in them as a hash. `attrs` may be NULL.
+ */
+void mot_attrs_key(const MotAttrField *fields, const void *attrs, size_t max_data, MotText *key);
+
+/*
  * Appends the fields of `attrs` that are not zero to the record. Strings and lists are not copied.
  */
 void mot_attrs_print(MotArena *arena, const MotAttrField *fields, const void *attrs,

@@ -66,8 +66,17 @@ typedef struct MotDevicePrediction {
     double bytes;               /* sent and received a step */
 } MotDevicePrediction;
 
+/* What the plan's graph was made from, so that it can be made again. */
+typedef struct MotPlanSource {
+    const char *model;    /* the file as it was named; NULL: not known */
+    const char *hash;     /* of its bytes */
+    const char **options; /* [n_options] of the command line, as "--loss=..." */
+    uint32_t n_options;
+} MotPlanSource;
+
 typedef struct MotPlan {
     MotCtx *ctx;
+    MotPlanSource source;
     MotGraph *graph;
     const MotCluster *cluster;
     MotVec(MotStage) stages;

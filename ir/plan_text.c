@@ -4,6 +4,7 @@
  * Shardings of values are not written: they follow from the factors.
  *
  *     plan @gpt {micro=1, schedule=gpipe, time=0.5, bound=0.4} {
+ *       source {model="gpt.onnx", hash="00c0ffee00c0ffee", options=["--dim=batch=8"]}
  *       device {name="a", backend="cpu", threads=1, slow=1.0, memory=0.0, flops=1.2e+11, ...}
  *       link {latency=1e-05, bandwidth=1.25e+09}
  *       stage {devices=[0]} {
@@ -75,6 +76,9 @@ static const Field plan_fields[] = {{"micro", FIELD_COUNT, offsetof(MotPlan, n_m
                                     {"time", FIELD_NUMBER, offsetof(MotPlan, time)},
                                     {"bound", FIELD_NUMBER, offsetof(MotPlan, bound)},
                                     {0}};
+static const Field source_fields[] = {{"model", FIELD_TEXT, offsetof(MotPlanSource, model)},
+                                      {"hash", FIELD_TEXT, offsetof(MotPlanSource, hash)},
+                                      {0}};
 static const Field op_fields[] = {{"stage", FIELD_COUNT, offsetof(MotOpPlan, stage)},
                                   {"recompute", FIELD_FLAG, offsetof(MotOpPlan, recompute)},
                                   {0}};
@@ -117,6 +121,16 @@ static MotTerm list_of_ints(MotArena *arena, const int64_t *value, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         items[i] = mot_term_int(value[i]);
     return mot_term_list(items, n);
+}
+
+static MotRecord source_record(MotArena *arena, const MotPlanSource *source)
+{
+    MotRecord r = make_record(arena, "source", source_fields, source);
+    MotTerm *items = mot_arena_array(arena, MotTerm, source->n_options);
+    for (uint32_t i = 0; i < source->n_options; i++)
+        items[i] = mot_term_text(MOT_TERM_STRING, source->options[i]);
+    mot_record_add_attr(arena, &r, "options", mot_term_list(items, source->n_options));
+    return r;
 }
 
 static MotRecord link_record(MotArena *arena, const MotLink *link)
@@ -170,6 +184,8 @@ MotRecords mot_plan_to_records(const MotPlan *plan)
     mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_SYMBOL, plan->graph->name));
     mot_record_add_attr(arena, &r, "schedule",
                         mot_term_text(MOT_TERM_WORD, schedule_names[plan->schedule]));
+    if (plan->source.model)
+        mot_vec_push(arena, &r.body, source_record(arena, &plan->source));
     for (uint32_t i = 0; i < plan->cluster->devices.n; i++)
         mot_vec_push(arena, &r.body,
                      make_record(arena, "device", device_fields, &plan->cluster->devices.data[i]));
@@ -290,6 +306,24 @@ static MotStatus read_index(const Parser *p, const MotRecord *r, int64_t low, in
     return MOT_OK;
 }
 
+static MotStatus read_source(Parser *p, const MotRecord *r)
+{
+    MotPlanSource *source = &p->head.source;
+    const MotTerm *list = mot_record_attr(r, "options");
+    MOT_TRY(read_fields(p, r, source_fields, "options", source));
+    if (!source->model || !source->hash || !list || list->kind != MOT_TERM_LIST)
+        return fail_at(p, r->pos, "a source needs model, hash and", "options");
+    source->options = mot_arena_array(&p->ctx->arena, const char *, list->items.n);
+    for (uint32_t i = 0; i < list->items.n; i++) {
+        const MotTerm *t = &list->items.data[i];
+        if (t->kind != MOT_TERM_STRING)
+            return fail_at(p, t->pos, "options are strings, such as", "\"--dim=batch=8\"");
+        source->options[i] = t->text;
+    }
+    source->n_options = list->items.n;
+    return MOT_OK;
+}
+
 static MotStatus read_device(Parser *p, const MotRecord *r)
 {
     MotDevice device = {.slow = 1};
@@ -352,6 +386,7 @@ static MotStatus read_graph(Parser *p, const MotRecord *r)
     p->plan = mot_plan_new(p->ctx, g, p->cluster);
     p->plan->stages.data = p->head.stages.data;
     p->plan->stages.n = p->plan->stages.cap = p->head.stages.n;
+    p->plan->source = p->head.source;
     p->plan->schedule = p->head.schedule;
     p->plan->n_micro = p->head.n_micro;
     p->plan->time = p->head.time;
@@ -390,9 +425,13 @@ static const struct {
     MotStatus (*read)(Parser *, const MotRecord *);
     bool is_after_graph;
 } readers[] = {
-    {"device", read_device, false}, {"link", read_link, false},
-    {"stage", read_stage, false},   {"graph", read_graph, false},
-    {"op", read_op, true},          {"device_prediction", read_prediction, true},
+    {"source", read_source, false},
+    {"device", read_device, false},
+    {"link", read_link, false},
+    {"stage", read_stage, false},
+    {"graph", read_graph, false},
+    {"op", read_op, true},
+    {"device_prediction", read_prediction, true},
 };
 
 static MotStatus read_member(Parser *p, const MotRecord *r)

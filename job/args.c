@@ -161,7 +161,8 @@ MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_share
 {
     MotVec(int64_t) shares = {0};
     int64_t total = 0;
-    for (const char *p = text;; p++) {
+    const char *equals = strrchr(text, '=');
+    for (const char *p = equals ? equals + 1 : text;; p++) {
         char *end;
         errno = 0;
         long long share = strtoll(p, &end, 10);
@@ -176,8 +177,47 @@ MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_share
         if (!*p)
             break;
     }
-    *out_shares = (MotShareList){shares.data, shares.n};
+    *out_shares = (MotShareList){
+        equals ? mot_arena_strndup(&ctx->arena, text, (size_t)(equals - text)) : NULL, shares.data,
+        shares.n};
     return total > 0
                ? MOT_OK
                : mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the shares %s are all zero", text);
+}
+
+const char **mot_args_texts(MotCtx *ctx, const MotArgs *args, const MotOption *const *groups,
+                            uint32_t *out_n)
+{
+    MotVec(const char *) texts = {0};
+    for (uint32_t g = 0; groups[g]; g++)
+        for (const MotOption *o = groups[g]; o->name; o++) {
+            const Values *v = find_values(args, o->name);
+            for (uint32_t i = 0; v && i < v->n; i++)
+                mot_vec_push(&ctx->arena, &texts,
+                             mot_arena_printf(&ctx->arena, "%s%s%s", o->name, o->value ? "=" : "",
+                                              v->data[i]));
+        }
+    *out_n = texts.n;
+    return texts.data;
+}
+
+const MotArgs *mot_args_with(MotCtx *ctx, const MotArgs *args, const char *const *options,
+                             uint32_t n)
+{
+    MotArgs *all = mot_arena_new(&ctx->arena, MotArgs);
+    *all = (MotArgs){.verb = args->verb, .operands = args->operands};
+    mot_map_init(&all->index, &ctx->arena);
+    for (uint32_t i = 0; i < args->index.n; i++) {
+        const char *name = args->index.entries[i].key;
+        const Values *v = find_values(args, name);
+        for (uint32_t k = 0; k < v->n; k++)
+            add_value(ctx, all, name, v->data[k]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        size_t length = strcspn(options[i], "=");
+        const MotOption *o = find_option(args->verb, options[i], length);
+        if (o && !mot_args_has(args, o->name))
+            add_value(ctx, all, o->name, options[i][length] ? options[i] + length + 1 : "");
+    }
+    return all;
 }

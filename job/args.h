@@ -12,6 +12,7 @@ typedef struct MotOption {
 typedef struct MotArgs MotArgs;
 
 typedef struct MotShareList {
+    const char *axis; /* NULL: not named */
     int64_t *data;
     uint32_t n;
 } MotShareList;
@@ -45,7 +46,14 @@ MOT_CHECKED MotStatus mot_args_int(MotCtx *ctx, const MotArgs *args, const char 
                                    int64_t *out_value);
 MOT_CHECKED MotStatus mot_args_number(MotCtx *ctx, const MotArgs *args, const char *option,
                                       double otherwise, double *out_value);
-/* "8/4/2/1": integers >= 0, not all 0. */
+/* "8/4/2/1" or "AXIS=8/4/2/1": integers >= 0, not all 0. */
 MOT_CHECKED MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareList *out_shares);
+
+/* The options of the groups as they were given, each as "--name=value" or "--name". */
+const char **mot_args_texts(MotCtx *ctx, const MotArgs *args, const MotOption *const *groups,
+                            uint32_t *out_n);
+/* The same command line, with those of these options added that it lacks and the verb takes. */
+const MotArgs *mot_args_with(MotCtx *ctx, const MotArgs *args, const char *const *options,
+                             uint32_t n);
 
 #endif

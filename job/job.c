@@ -1,6 +1,9 @@
 /* The steps from a model file to running ranks. */
 #include "job/job.h"
 
+#include "job/plan_file.h"
+#include "job/shares.h"
+
 #include "codegen/codegen.h"
 #include "frontend/cluster_file.h"
 #include "frontend/export.h"
@@ -40,10 +43,14 @@ const MotOption mot_device_options[] = {
     {"-c", "FILE", "the cluster (YAML)"},
     {"--devices", "N", "N equal CPU devices, or the first N of the cluster"},
     {"--threads", "N", "threads a device"},
-    {"--shares", "8/4/2/1", "initial shares, instead of the planner's"},
+    {NULL, NULL, NULL}};
+const MotOption mot_plan_options[] = {
+    {"--shares", "[AXIS=]8/4/2/1", "initial shares, instead of the planner's (repeatable)"},
     {"--fix", "GLOB=CHOICE",
      "split these operators so (repeatable); CHOICE as `explain` prints it"},
     {NULL, NULL, NULL}};
+const MotOption mot_plan_file_options[] = {
+    {"--plan", "PLAN", "take the choices from this file of `plan -o`"}, {NULL, NULL, NULL}};
 const MotOption mot_rank_options[] = {
     {"--backend", "NAME", "run all devices on this backend (ref, cpu)"},
     {"--hang-timeout", "S",
@@ -154,6 +161,27 @@ static MotStatus open_file(MotCtx *ctx, MotJob *job)
     return mot_onnx_open(ctx, job->model, &opts, &job->file);
 }
 
+/* A plan as the operand also says which model, and with which options. */
+static MotStatus read_given_plan(MotCtx *ctx, MotJob *job)
+{
+    bool is_operand = mot_plan_file_is(job->model);
+    const char *path = is_operand ? job->model : mot_args_get(job->args, "--plan", NULL);
+    if (!path)
+        return MOT_OK;
+    MOT_TRY(mot_plan_file_read(ctx, path, &job->given));
+    const MotPlanSource *source = &job->given->source;
+    job->args = mot_args_with(ctx, job->args, source->options, source->n_options);
+    if (!is_operand)
+        return MOT_OK;
+    if (!source->model) {
+        mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){path, NULL}, "the plan does not say of which model");
+        mot_hint(ctx, "give both: MODEL --plan %s", path);
+        return ctx->status;
+    }
+    job->model = source->model;
+    return MOT_OK;
+}
+
 MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job)
 {
     const char *path;
@@ -162,11 +190,8 @@ MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job)
     return mot_job_import_file(ctx, args, path, job);
 }
 
-MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path, MotJob *job)
+static MotStatus import_file(MotCtx *ctx, MotJob *job)
 {
-    job->args = args;
-    job->model = path;
-    job->stage_ns = mot_now_ns();
     MotImportOpts opts = {0};
     MotTrainOpts train = {0};
     MOT_TRY(open_file(ctx, job));
@@ -177,12 +202,24 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     opts.inputs = job->inputs;
     opts.n_inputs = job->n_inputs;
     MOT_TRY(mot_import(ctx, job->file, &opts, &job->graph));
-    train.train = mot_args_list(args, "--train", &train.n_train);
-    train.freeze = mot_args_list(args, "--freeze", &train.n_freeze);
+    train.train = mot_args_list(job->args, "--train", &train.n_train);
+    train.freeze = mot_args_list(job->args, "--freeze", &train.n_freeze);
     MOT_TRY(mot_trained_decide(ctx, job->graph, &train, &job->trained));
     mot_onnx_forget(job->file);
-    end_stage(ctx, job, "import");
     return MOT_OK;
+}
+
+MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path, MotJob *job)
+{
+    job->args = args;
+    job->model = path;
+    job->stage_ns = mot_now_ns();
+    MOT_TRY(read_given_plan(ctx, job));
+    MotStatus status = import_file(ctx, job);
+    if (status != MOT_OK && job->given)
+        mot_note(ctx, "with the options of the plan, where none were given");
+    end_stage(ctx, job, "import");
+    return status;
 }
 
 /* ---- Training ---- */
@@ -330,7 +367,28 @@ MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
 
 /* ---- Devices ---- */
 
-static MotStatus make_cluster(MotCtx *ctx, MotJob *job)
+/* Without rates of its own a device has the usual ones of this processor's kind. */
+static void assume_rates(MotCluster *cluster)
+{
+    int isa = mot_isa_best();
+    for (uint32_t i = 0; i < cluster->devices.n; i++)
+        mot_device_assume(&cluster->devices.data[i], isa < 0 ? NULL : mot_isa_names[isa]);
+}
+
+/* The first n devices, and the links among them. */
+static void keep_devices(MotCluster *cluster, uint32_t n)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < cluster->links.n; i++) {
+        MotLink link = cluster->links.data[i];
+        if (link.a == MOT_ALL_DEVICES || (link.a < n && link.b < n))
+            cluster->links.data[kept++] = link;
+    }
+    cluster->links.n = kept;
+    cluster->devices.n = n;
+}
+
+MotStatus mot_job_cluster(MotCtx *ctx, MotJob *job)
 {
     const char *path = mot_args_get(job->args, "-c", NULL);
     int64_t n, threads;
@@ -344,9 +402,13 @@ static MotStatus make_cluster(MotCtx *ctx, MotJob *job)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--devices %lld: %s has %u", (long long)n,
                         path, job->cluster->devices.n);
     if (n)
-        job->cluster->devices.n = (uint32_t)n;
-    for (uint32_t i = 0; threads && i < job->cluster->devices.n; i++)
-        job->cluster->devices.data[i].threads = (uint32_t)threads;
+        keep_devices(job->cluster, (uint32_t)n);
+    for (uint32_t i = 0; threads && i < job->cluster->devices.n; i++) {
+        MotDevice *device = &job->cluster->devices.data[i];
+        if (device->threads != threads) /* what was measured with other threads says nothing */
+            device->alone = device->beside = (MotRates){0};
+        device->threads = (uint32_t)threads;
+    }
     return MOT_OK;
 }
 
@@ -367,18 +429,26 @@ static MotStatus read_fixes(MotCtx *ctx, const MotArgs *args, MotPlanOpts *opts)
     return MOT_OK;
 }
 
-MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
+/* The planner's plan, under --shares and --fix. */
+static MotStatus make_plan(MotCtx *ctx, MotJob *job)
 {
     MotPlanOpts opts = {.stats = &job->stats, .n_micro = job->n_micro};
     MotShareList shares = {0};
     const char *text = mot_args_get(job->args, "--shares", NULL);
-    MOT_TRY(make_cluster(ctx, job));
+    MOT_TRY(mot_job_cluster(ctx, job));
+    assume_rates(job->cluster);
     if (text)
         MOT_TRY(mot_args_shares(ctx, text, &shares));
     opts.share = shares.data;
     opts.n_share = shares.n;
     MOT_TRY(read_fixes(ctx, job->args, &opts));
     MOT_TRY(mot_plan_make(ctx, job->graph, job->cluster, &opts, &job->plan));
+    return mot_shares_set(ctx, job->args, job->plan);
+}
+
+MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
+{
+    MOT_TRY(job->given ? mot_plan_file_apply(ctx, job) : make_plan(ctx, job));
     MOT_TRY(mot_plan_verify(job->plan));
     end_stage(ctx, job, "plan");
     return MOT_OK;
@@ -414,6 +484,11 @@ static void dump_program(MotCtx *ctx, const MotProgram *program)
 MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
 {
     MOT_TRY(mot_job_plan(ctx, job));
+    return mot_job_lower(ctx, job);
+}
+
+MotStatus mot_job_lower(MotCtx *ctx, MotJob *job)
+{
     MOT_TRY(mot_lower(ctx, job->plan, 0, &job->program));
     if (mot_passes_dump(ctx, "lower"))
         dump_program(ctx, job->program);

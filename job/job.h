@@ -28,6 +28,7 @@ typedef struct MotJob {
     MotOptimizer optimizer;
     uint32_t n_micro; /* --accumulate */
     MotCluster *cluster;
+    MotPlan *given; /* the plan of the operand or of --plan, for the graph in its file */
     MotPlan *plan;
     MotPlanStats stats;
     MotProgram *program;
@@ -35,9 +36,10 @@ typedef struct MotJob {
 } MotJob;
 
 extern const MotOption mot_model_options[], mot_input_options[], mot_training_options[],
-    mot_step_options[], mot_device_options[], mot_rank_options[];
+    mot_step_options[], mot_device_options[], mot_plan_options[], mot_plan_file_options[],
+    mot_rank_options[];
 
-/* Opens operand 0, binds --dim and --input, imports, decides what trains. */
+/* Opens operand 0, a model or a plan that names its model, binds --dim and --input, imports, decides what trains. */
 MOT_CHECKED MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job);
 /* The same with the path given, and with sizes of dims in job->dims for those that --dim does not name. */
 MOT_CHECKED MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path,
@@ -50,10 +52,14 @@ MOT_CHECKED MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job);
  */
 MOT_CHECKED MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer,
                                            bool labels_are_files);
+/* The cluster of -c, --devices and --threads, as it is written. */
+MOT_CHECKED MotStatus mot_job_cluster(MotCtx *ctx, MotJob *job);
 /* Cluster, and the plan under --shares and --fix. */
 MOT_CHECKED MotStatus mot_job_plan(MotCtx *ctx, MotJob *job);
 /* The plan, and the program. */
 MOT_CHECKED MotStatus mot_job_place(MotCtx *ctx, MotJob *job);
+/* The program of job->plan, with compiled kernels. */
+MOT_CHECKED MotStatus mot_job_lower(MotCtx *ctx, MotJob *job);
 /* Starts the ranks and gives them the parameters of the file and the inputs of --input. */
 MOT_CHECKED MotStatus mot_job_start(MotCtx *ctx, MotJob *job);
 /* The number of classes that labels may name, of the cross-entropy's logits; INT64_MAX if there is none. */

@@ -8,6 +8,8 @@
  */
 #include "passes/graph/simplify.h"
 
+#include "ir/attrs.h"
+
 #include <string.h>
 
 enum { MAX_KEY_DATA = 1024 };
@@ -38,49 +40,6 @@ static void add_type(Sharing *s, const MotType *type)
     add_bytes(s, type->dims, (size_t)type->rank * sizeof *type->dims);
 }
 
-static void add_tensor(Sharing *s, const MotTensor *t)
-{
-    size_t n = (size_t)mot_type_bytes(&t->type);
-    add_type(s, &t->type);
-    if (n <= MAX_KEY_DATA || s->depth)
-        add_bytes(s, t->data, n);
-    else
-        add_number(s, mot_hash(t->data, n));
-}
-
-static void add_attr(Sharing *s, const MotAttrField *f, const void *attrs)
-{
-    const void *p = (const char *)attrs + f->offset;
-    switch (f->kind) {
-    case MOT_ATTR_INT:
-        add_bytes(s, p, sizeof(MotAttrType_INT));
-        break;
-    case MOT_ATTR_FLOAT:
-        add_bytes(s, p, sizeof(MotAttrType_FLOAT));
-        break;
-    case MOT_ATTR_FLAG:
-        add_bytes(s, p, sizeof(MotAttrType_FLAG));
-        break;
-    case MOT_ATTR_DTYPE:
-        add_bytes(s, p, sizeof(MotAttrType_DTYPE));
-        break;
-    case MOT_ATTR_STR: {
-        const char *text = *(const MotAttrType_STR *)p;
-        add_bytes(s, text ? text : "", text ? strlen(text) + 1 : 1);
-        break;
-    }
-    case MOT_ATTR_INTS: {
-        const MotInts *list = p;
-        add_number(s, list->n);
-        add_bytes(s, list->data, list->n * sizeof *list->data);
-        break;
-    }
-    case MOT_ATTR_TENSOR:
-        add_tensor(s, p);
-        break;
-    }
-}
-
 static void add_region(Sharing *s, const MotGraph *region);
 
 static void add_op(Sharing *s, const MotOp *op)
@@ -90,10 +49,9 @@ static void add_op(Sharing *s, const MotOp *op)
     add_number(s, op->fwd);
     add_number(s, op->n_in);
     add_bytes(s, op->in, op->n_in * sizeof *op->in);
-    bool is_by_place = op->kind == MOT_OP_INPUT || op->kind == MOT_OP_OUTPUT;
-    if (op->attrs && !is_by_place)
-        for (const MotAttrField *f = mot_op_info(op->kind)->fields; f->name; f++)
-            add_attr(s, f, op->attrs);
+    if (op->kind != MOT_OP_INPUT && op->kind != MOT_OP_OUTPUT) /* those are told by place */
+        mot_attrs_key(mot_op_info(op->kind)->fields, op->attrs, s->depth ? SIZE_MAX : MAX_KEY_DATA,
+                      &s->key);
     if (op->region)
         add_region(s, op->region);
 }

@@ -69,6 +69,65 @@ static void reads_what_the_contract_shows(void **state)
     assert_true(fabs(own.measured_latency - 30e-6) < 1e-12 && own.measured_bandwidth == 3e9);
 }
 
+/* Names that YAML would read otherwise, quantities in other units than they were given in. */
+static void what_is_printed_parses_back(void **state)
+{
+    MotCtx *ctx = *state;
+    MotCluster *first, *second;
+    MotText text[2];
+    assert_int_equal(
+        parse(
+            ctx,
+            "devices:\n"
+            "  - {name: \"a: [b]\", threads: 2, memory: 1.5GB, slow: 1.75, gflops: 163.4}\n"
+            "  - {name: \"\\\"\", backend: ref, memory: 2GiB, functions: 2020M, bandwidth: 12345kB,"
+            " launch: 900ns, launch_beside: 0.001ms}\n"
+            "links:\n"
+            "  - {between: all, latency: 3us, bandwidth: 10Gbit}\n"
+            "  - {between: [\"\\\"\", \"a: [b]\"], measured_latency: 37us, measured_bandwidth: "
+            "0.3GB}\n",
+            &first),
+        MOT_OK);
+    mot_text_init(&text[0], &ctx->arena);
+    mot_text_init(&text[1], &ctx->arena);
+    mot_cluster_print(first, &text[0]);
+    assert_int_equal(parse(ctx, mot_text_get(&text[0]), &second), MOT_OK);
+    mot_cluster_print(second, &text[1]);
+    assert_string_equal(mot_text_get(&text[0]), mot_text_get(&text[1]));
+    static const char *const parts[] = {"memory: 1.5GB", "memory: 2GiB", "gflops: 163.4",
+                                        "latency: 3us",  "10Gbit",       "functions: 2.02G",
+                                        "launch: 900ns", "1us",          "measured_latency: 37us"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_non_null(strstr(mot_text_get(&text[0]), parts[i]));
+    assert_true(second->devices.data[0].memory == 1.5e9 && second->devices.data[0].threads == 2);
+    assert_true(fabs(second->links.data[1].measured_latency - 37e-6) < 1e-15);
+}
+
+static void json_has_plain_numbers(void **state)
+{
+    MotCtx *ctx = *state;
+    MotCluster *c;
+    MotJsonWriter w;
+    assert_int_equal(parse(ctx,
+                           "devices: [{name: \"\\t\", gflops: 50, launch: 2us}, {name: b}]\n"
+                           "links: [{between: [\"\\t\", b], latency: 1ms}]",
+                           &c),
+                     MOT_OK);
+    mot_json_begin(&w, &ctx->arena);
+    mot_json_open(&w, NULL, '{');
+    mot_cluster_put_json(c, &w);
+    mot_json_close(&w, '}');
+    const MotJson *root;
+    assert_int_equal(mot_json_parse(ctx, MOT_ERR_DATA, "t", w.text.data, w.text.n, &root), MOT_OK);
+    const MotJson *device = mot_json_at(mot_json_get(root, "devices"), 0);
+    assert_string_equal(mot_json_string(mot_json_get(device, "name"), ""), "\t");
+    assert_true(mot_json_number(mot_json_get(device, "gflops"), 0) == 50);
+    assert_true(mot_json_number(mot_json_get(device, "launch"), 0) == 2e-6);
+    const MotJson *link = mot_json_at(mot_json_get(root, "links"), 0);
+    assert_true(mot_json_number(mot_json_get(link, "latency"), 0) == 1e-3);
+    assert_int_equal(mot_json_length(mot_json_get(link, "between")), 2);
+}
+
 static void leaves_out_what_is_not_written(void **state)
 {
     MotCluster *c;
@@ -176,6 +235,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reads_what_the_contract_shows, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(what_is_printed_parses_back, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(json_has_plain_numbers, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(leaves_out_what_is_not_written, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(refuses_with_file_and_line, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(holds_its_limits, make_ctx, drop_ctx),

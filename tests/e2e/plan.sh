@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# What is measured and planned, as files: probe and plan.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+[ -n "${MOTLEY:-}" ] || { echo "skipped: \$MOTLEY is not set"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$root"
+
+failures=0
+check() { # WHAT COMMAND...
+    local what=$1
+    shift
+    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
+}
+has_all() { # FILE TEXT...: every text stands in the file
+    local file=$1 text
+    shift
+    for text in "$@"; do grep -qF -- "$text" "$file" || { echo "$file has no $text"; return 1; }; done
+}
+
+# ---- probe ----
+
+four=models/clusters/four.yaml
+"$MOTLEY" probe -c "$four" -o "$work/four.yaml" --json >"$work/four.json"
+check "what the user wrote is kept" has_all "$work/four.yaml" 'name: "d", backend: "cpu", threads: 1, slow: 8, memory: 2GiB' \
+    'latency: 10us, bandwidth: 10Gbit'
+check "all is measured" has_all "$work/four.yaml" gflops: functions: bandwidth: launch: gflops_beside: functions_beside: \
+    bandwidth_beside: launch_beside: measured_latency: measured_bandwidth:
+check "JSON has the same devices" has_all "$work/four.json" '"name": "a"' '"slow": 8' '"measured_latency": '
+cp "$work/four.yaml" "$work/again.yaml"
+"$MOTLEY" probe -c "$work/again.yaml" -o "$work/again.yaml"
+plain() { sed -E 's/(gflops|functions|launch|measured_[a-z]*)(_beside)?: [^,}]*//g; s/bandwidth(_beside)?: [^,}]*B//g' "$1"; }
+check "a probed file can be probed in place" [ "$(plain "$work/four.yaml")" = "$(plain "$work/again.yaml")" ]
+printf 'devices: [{name: x, backend: ref}, {name: y, threads: 2, memory: 1MiB}]\n' >"$work/mixed.yaml"
+"$MOTLEY" probe -c "$work/mixed.yaml" >"$work/out"
+check "an interpreter beside a small device" has_all "$work/out" 'name: "x", backend: "ref"' 'memory: 1MiB' 'between: all'
+
+# ---- Plans as files ----
+
+model=models/gpt_erf_sdpa_ts17_opt_dynamic.onnx
+fixtures=models/fixtures/gpt_erf
+awk 'BEGIN { srand(7); s = "the quick brown fox jumps over a lazy dog. "; for (i = 0; i < 400; i++) printf "%s", substr(s, 1 + int(rand() * 40)) }' >"$work/text"
+spec=(--dim batch=8 --loss cross_entropy:logits:labels --optimizer adamw:lr=0.003,clip=1.0)
+data=(--data "text:$work/text" --steps 3 -q)
+refused() { # CODE TEXT COMMAND...
+    local code=$1 text=$2 got=0
+    shift 2
+    "$@" >"$work/out" 2>&1 || got=$?
+    [ "$got" = "$code" ] && grep -qF -- "$text" "$work/out" || { echo "exit code $got:"; cat "$work/out"; return 1; }
+}
+losses() { sed -n 's/.*"loss": \([^,]*\),.*/\1/p' "$work/$1/steps.jsonl"; }
+train() { # OUT MODEL|PLAN OPTIONS...
+    local out=$1
+    shift
+    "$MOTLEY" train "$@" "${data[@]}" --out "$work/$out"
+}
+
+"$MOTLEY" plan "$model" "${spec[@]}" -c "$four" --fix '*/mlp/*=out' -o "$work/gpt.plan" >"$work/report"
+"$MOTLEY" explain "$work/gpt.plan" >"$work/explained"
+check "a plan's file gives the report that made it" [ "$(grep -v '^search' "$work/report")" = "$(cat "$work/explained")" ]
+train a "$model" "${spec[@]}" -c "$four" --fix '*/mlp/*=out' >/dev/null
+train b "$work/gpt.plan" >/dev/null
+check "a plan trains as the model does under its options" [ "$(losses a)" = "$(losses b)" ]
+train c "$work/b/model.onnx" --plan "$work/gpt.plan" --shares d=1/0/2/1 --resize 1:1/1/1/1 --optimizer adamw:lr=0.1,clip=1.0 >/dev/null 2>&1
+check "another file of the model takes its choices, with other shares and learning rate" [ "$(losses c | wc -l)" = 3 ]
+"$MOTLEY" run "$work/gpt.plan" --input "input_ids=$fixtures/input_ids.npy" --output "logits=$work/split.npy"
+"$MOTLEY" run "$model" --input "input_ids=$fixtures/input_ids.npy" --output "logits=$work/whole.npy"
+check "run takes the forward part of a plan" [ "$(stat -c %s "$work/split.npy")" = "$(stat -c %s "$work/whole.npy")" ]
+loss() { "$MOTLEY" grad "$@" --input "input_ids=$fixtures/input_ids.npy" --loss "cross_entropy:logits:$fixtures/labels.npy" --grads "$work/g" | sed 's/\(.....\).*/\1/'; }
+check "so does grad" [ "$(loss "$model")" = "$(loss "$work/gpt.plan")" ]
+
+check "another batch is refused" refused 5 'no input "input_ids" : i64[4x16]' train d "$work/gpt.plan" --dim batch=4
+check "the cause is named" has_all "$work/out" 'made with "--dim=batch=8"'
+check "another optimizer is refused" refused 5 'no adam' train d "$work/gpt.plan" --optimizer adamw:lr=0.003,wd=0.5,clip=1.0
+check "another model is refused" refused 5 'another graph' train d models/gpt_tanh_manual_ts13_opt_dynamic.onnx --plan "$work/gpt.plan"
+check "its content is named" has_all "$work/out" 'whose content was another'
+check "a model without the plan's dims says where they come from" refused 2 'options of the plan' \
+    train d models/gpt_tanh_sdpa_ts17_opt_static.onnx --plan "$work/gpt.plan"
+check "other devices are refused" refused 5 'for 4 devices, not 2' train d "$work/gpt.plan" --devices 2
+check "other links are refused" refused 5 'another link' train d "$work/gpt.plan" -c models/clusters/four-slow-links.yaml
+check "other threads are refused" refused 5 'for 1 threads of device "a", not 2' train d "$work/gpt.plan" --threads 2
+check "other micro-batches are refused" refused 5 'plan' train d "$work/gpt.plan" --accumulate 2
+check "--fix is refused" refused 2 'the choices stand in the plan' train d "$work/gpt.plan" --fix '*=batch'
+check "an axis that is not there is refused" refused 2 'stage 0 has the axis "d" over 4 devices' train d "$work/gpt.plan" --shares x=1/1/1/1
+check "too few shares are refused" refused 2 '2 shares for the 4 devices of axis "d"' train d "$work/gpt.plan" --resize 1:1/2
+sed 's/^  source .*//' "$work/gpt.plan" >"$work/nameless.plan"
+check "a plan without a source needs the model" refused 2 'does not say of which model' train d "$work/nameless.plan"
+train e "$model" "${spec[@]}" --plan "$work/nameless.plan" >/dev/null
+check "and goes with it" [ "$(losses a)" = "$(losses e)" ]
+
+[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
