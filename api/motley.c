@@ -38,7 +38,7 @@ static const MotVerb verb = {
     .operands = "MODEL",
     .options = (const MotOption *const[]){api_options, mot_input_options, mot_training_options,
                                           mot_step_options, mot_model_options, mot_device_options,
-                                          mot_rank_options, NULL}};
+                                          mot_plan_options, mot_rank_options, NULL}};
 
 static const MotleyStatus statuses[] = {
     [MOT_OK] = MOTLEY_OK,
