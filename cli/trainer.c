@@ -183,10 +183,12 @@ static MotStatus resize(MotTrainer *t, int64_t step)
 {
     for (uint32_t i = 0; i < t->n_resizes; i++)
         if (t->resizes[i].step == step) {
+            int64_t moved;
             MOT_TRY(mot_session_reshare(t->job->session, t->resizes[i].axis,
-                                        t->resizes[i].shares.data));
+                                        t->resizes[i].shares.data, &moved));
             make_room(t);
-            mot_info(t->ctx, "resized before step %lld", (long long)step + 1);
+            mot_info(t->ctx, "resized before step %lld, %s moved", (long long)step + 1,
+                     mot_bytes_text(&t->ctx->arena, (double)moved));
         }
     return MOT_OK;
 }

@@ -190,20 +190,22 @@ typedef struct {
     const Lifetime *life;
     Placed *placed;
     uint32_t n;
+    int64_t scratch_bytes;
 } Placer;
 
 static void place(Placer *p, uint32_t buf)
 {
     MotBinding *b = p->binding;
     int64_t bytes = b->stride[buf] * p->program->bufs.data[buf].copies;
-    int64_t at = find_room(p->placed, p->n, p->life[buf].first, b->persistent_bytes, bytes);
+    int64_t at = find_room(p->placed, p->n, p->life[buf].first, b->room_bytes, bytes);
     b->arena_offset[buf] = at;
     p->placed[p->n++] = (Placed){at, at + bytes, p->life[buf].last};
-    if (at + bytes > b->arena_bytes)
-        b->arena_bytes = at + bytes;
+    if (at + bytes - b->room_bytes > p->scratch_bytes)
+        p->scratch_bytes = at + bytes - b->room_bytes;
 }
 
-static void place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *binding)
+/* Returns the bytes that the scratch buffers take together. */
+static int64_t place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *binding)
 {
     Placer p = {.program = program,
                 .binding = binding,
@@ -230,6 +232,28 @@ static void place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *bi
                     place(&p, buf);
             }
         }
+    return p.scratch_bytes;
+}
+
+int64_t mot_program_part_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf,
+                                int d)
+{
+    int64_t offset = 0, dim = program->bufs.data[buf].type.dims[d];
+    for (uint32_t s = dim < 0 ? (uint32_t)-dim : 0; s; s = program->dims.data[s - 1].parent)
+        offset += binding->offset[s - 1];
+    return offset;
+}
+
+/* Bytes from the start of a persistent buffer's room to its first row. */
+static int64_t find_row_place(const MotProgram *program, const MotBinding *binding, uint32_t buf)
+{
+    const MotType *type = &binding->types[buf];
+    if (type->rank == 0)
+        return 0;
+    int64_t row = mot_dtype_bytes(type->dtype);
+    for (int d = 1; d < type->rank; d++)
+        row *= type->dims[d];
+    return row * mot_program_part_offset(program, binding, buf, 0);
 }
 
 MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position,
@@ -245,15 +269,17 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
     for (uint32_t i = 0; i < program->bufs.n; i++) {
         const MotBuf *buf = &program->bufs.data[i];
         b.types[i] = bind_type(&buf->type, &b);
-        b.stride[i] = mot_program_align(mot_type_bytes(&b.types[i]));
+        int64_t bytes = mot_program_align(mot_type_bytes(&b.types[i]));
+        b.stride[i] = bytes;
         b.arena_offset[i] = -1;
         if (buf->kind == MOT_BUF_SCRATCH || buf->alias)
             continue;
-        b.arena_offset[i] = b.persistent_bytes;
-        b.persistent_bytes += b.stride[i] * buf->copies;
+        b.stride[i] = mot_program_align(mot_type_bytes(&buf->global));
+        b.arena_offset[i] = b.room_bytes + find_row_place(program, &b, i);
+        b.room_bytes += b.stride[i] * buf->copies;
+        b.arena_bytes += bytes * buf->copies;
     }
-    b.arena_bytes = b.persistent_bytes;
-    place_scratch(ctx, program, &b);
+    b.arena_bytes += place_scratch(ctx, program, &b);
     for (uint32_t i = 0; i < program->bufs.n; i++) {
         uint32_t owner = mot_program_owner(program, i);
         if (i == owner)

@@ -146,12 +146,15 @@ typedef struct MotBinding {
     MotType *types;        /* [bufs.n]: concrete local types */
     int64_t *arena_offset; /* [bufs.n]: bytes into the rank's arena, of the first copy */
     int64_t *stride;       /* [bufs.n]: bytes from one copy to the next */
-    int64_t arena_bytes, persistent_bytes;
+    int64_t
+        room_bytes; /* of the arena's addresses that persistent buffers have room in: for their whole tensors */
+    int64_t arena_bytes; /* memory that the rank needs */
 } MotBinding;
 
 /*
- * Evaluates the dims for mesh position `position` and lays out the buffers: persistent ones first, then scratch ones reusing memory
- * by lifetime. The shares are those in program->mesh.
+ * Evaluates the dims for mesh position `position` and lays out the buffers: persistent ones first, each with room for its whole
+ * tensor and a row at the same place under any shares, then scratch ones reusing memory by lifetime. The shares are those in
+ * program->mesh.
  */
 MOT_CHECKED MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position,
                                        MotBinding *out_binding);
@@ -160,6 +163,9 @@ uint32_t mot_program_owner(const MotProgram *program, uint32_t buf);
 /* Where the copy of `buf` that micro-batch `micro` uses begins, in bytes into the rank's arena. */
 int64_t mot_program_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf,
                            uint32_t micro);
+/* Where the part along dim `d` of a buffer begins in the whole tensor: dims that several axes split are nested. */
+int64_t mot_program_part_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf,
+                                int d);
 /* Whether the section runs once a micro-batch. */
 bool mot_section_is_repeated(MotSection section);
 /* Bytes rounded up to what a buffer in an arena takes. */

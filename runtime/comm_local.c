@@ -406,17 +406,6 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins, int64_t issued_ns)
     return leave(&g);
 }
 
-/* The offset of the part along dim d of a buffer's whole tensor: dims that several axes split are nested. */
-static int64_t find_offset(const MotProgram *program, const MotBinding *binding,
-                           const MotType *type, int d)
-{
-    int64_t offset = 0;
-    for (uint32_t s = type->dims[d] < 0 ? (uint32_t)-type->dims[d] : 0; s;
-         s = program->dims.data[s - 1].parent)
-        offset += binding->offset[s - 1];
-    return offset;
-}
-
 void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf,
                         MotWhole whole, char *part, bool to_whole)
 {
@@ -426,7 +415,7 @@ void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, ui
             stride[MOT_MAX_RANK], index[MOT_MAX_RANK] = {0};
     for (int64_t d = local->rank, row_major = 1; d-- > 0; row_major *= info->global.dims[d]) {
         stride[d] = whole.stride ? whole.stride[d] : row_major;
-        at += stride[d] * find_offset(program, binding, &info->type, (int)d);
+        at += stride[d] * mot_program_part_offset(program, binding, buf, (int)d);
     }
     /* The last dims whose elements follow each other on both sides are copied as one. */
     int outer = local->rank;

@@ -3,6 +3,7 @@
 
 #include "ir/layout.h"
 #include "runtime/comm.h"
+#include "runtime/move.h"
 #include "runtime/spawn.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@ struct MotSession {
     MotBinding *bindings;
     MotSpawn rank[MOT_MAX_RANKS];
     uint32_t n_commands;
-    MotCtx bound; /* holds the bindings; made anew at every binding */
+    MotCtx bound[2]; /* the bindings live in bound[n_bindings % 2], those before in the other one */
+    uint32_t n_bindings;
 };
 
 static const char *rank_name(const MotSession *s, uint32_t i)
@@ -195,13 +197,15 @@ static MotStatus check_memory(MotSession *s)
     return MOT_OK;
 }
 
+/* Binds all ranks; the bindings before stay until the next time. */
 static MotStatus bind_all(MotSession *s)
 {
-    mot_ctx_deinit(&s->bound);
-    mot_ctx_init(&s->bound);
-    MotStatus status = mot_ctx_run(&s->bound, bind_ranks, s);
+    MotCtx *bound = &s->bound[++s->n_bindings % 2];
+    mot_ctx_deinit(bound);
+    mot_ctx_init(bound);
+    MotStatus status = mot_ctx_run(bound, bind_ranks, s);
     if (status != MOT_OK)
-        return mot_fail(s->ctx, status, MOT_NOWHERE, "%s", mot_text_get(&s->bound.error));
+        return mot_fail(s->ctx, status, MOT_NOWHERE, "%s", mot_text_get(&bound->error));
     return check_memory(s);
 }
 
@@ -309,7 +313,8 @@ MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *c
                         program->mesh.n_devices, MOT_MAX_RANKS);
     MotSession *s = mot_arena_new(&ctx->arena, MotSession);
     *s = (MotSession){.ctx = ctx, .program = program, .cluster = cluster, .opts = *opts};
-    mot_ctx_init(&s->bound);
+    for (int i = 0; i < 2; i++)
+        mot_ctx_init(&s->bound[i]);
     mot_ctx_defer(ctx, close_session, s);
     MOT_TRY(map_shared(s));
     for (uint32_t a = 0; a < program->mesh.n_axes; a++)
@@ -331,7 +336,8 @@ MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *c
 
 void mot_session_close(MotSession *s)
 {
-    mot_ctx_deinit(&s->bound);
+    for (int i = 0; i < 2; i++)
+        mot_ctx_deinit(&s->bound[i]);
     if (!s->shared)
         return;
     if (s->ctx->status != MOT_OK)
@@ -439,49 +445,33 @@ MotStatus mot_session_wait(MotSession *s)
     return wait_finished(s);
 }
 
-/* What lives on from step to step. */
-static bool is_kept(const MotBuf *buf)
+/* Moves what outlives a step from the places of bindings `from` to those of the present ones. */
+static MotStatus move_kept(MotSession *s, const MotBinding *from, int64_t *out_moved)
 {
-    return buf->kind != MOT_BUF_SCRATCH && buf->kind != MOT_BUF_STEP;
-}
-
-/*
- * Between the ranks and `store`, which holds everything that is kept, copy by copy. Returns its size, and without a store does
- * only that.
- */
-static size_t copy_kept(const MotSession *s, char *store, bool to_store)
-{
-    size_t at = 0;
-    for (uint32_t i = 0; i < s->program->bufs.n; i++) {
-        const MotBuf *buf = &s->program->bufs.data[i];
-        for (uint32_t m = 0; is_kept(buf) && m < buf->copies; m++) {
-            if (store)
-                copy_parts(s, i, m, (MotWhole){store + at, NULL}, to_store);
-            at += (size_t)mot_program_align(mot_type_bytes(&buf->global));
-        }
-    }
-    return at;
-}
-
-/* Gathers every persistent tensor, binds anew, scatters. The whole state passes through the host once. */
-MotStatus mot_session_reshare(MotSession *s, uint32_t axis, const int64_t *share)
-{
-    const MotProgram *p = s->program;
-    size_t bytes = copy_kept(s, NULL, true) + 1;
-    char *store = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (store == MAP_FAILED)
+    MotMover mover = {s->shared, s->program, from, s->bindings};
+    size_t bytes = mot_mover_room(&mover) + 1;
+    char *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
         return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory to move %s",
                         mot_bytes_text(&s->ctx->arena, (double)bytes));
-    copy_kept(s, store, true);
+    *out_moved = mot_mover_run(&mover, room);
+    munmap(room, bytes);
+    /* Their pages need not stay mapped here too. */
+    for (uint32_t r = 0; r < s->shared->n_ranks; r++)
+        madvise(s->shared->rank[r].arena, (size_t)s->bindings[r].room_bytes, MADV_DONTNEED);
+    return MOT_OK;
+}
+
+MotStatus mot_session_reshare(MotSession *s, uint32_t axis, const int64_t *share,
+                              int64_t *out_moved)
+{
+    const MotProgram *p = s->program;
+    const MotBinding *from = s->bindings;
     memcpy(p->mesh.axis[axis].share, share, p->mesh.axis[axis].n * sizeof *share);
     memcpy(s->shared->share[axis], share, p->mesh.axis[axis].n * sizeof *share);
-    MotStatus status = bind_all(s);
-    if (status == MOT_OK)
-        status = command(s, MOT_CMD_REBIND);
-    if (status == MOT_OK)
-        copy_kept(s, store, false);
-    munmap(store, bytes);
-    return status;
+    MOT_TRY(bind_all(s));
+    MOT_TRY(move_kept(s, from, out_moved));
+    return command(s, MOT_CMD_REBIND);
 }
 
 const MotRankState *mot_session_rank(const MotSession *s, uint32_t position)

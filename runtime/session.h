@@ -43,8 +43,12 @@ MOT_CHECKED MotStatus mot_session_run(MotSession *session, MotSection section);
 /* The two halves of mot_session_run: the host may prepare the next batch in between, but not touch the ranks' buffers. */
 void mot_session_start(MotSession *session, MotSection section);
 MOT_CHECKED MotStatus mot_session_wait(MotSession *session);
-/* Changes the shares of `axis` between two steps; parameters and states move, nothing is compiled. */
-MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t axis, const int64_t *share);
+/*
+ * Changes the shares of `axis` between two steps; parameters and states move (runtime/move.h), nothing is compiled. `out_moved`:
+ * bytes that were copied. A failure ends the session.
+ */
+MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t axis, const int64_t *share,
+                                          int64_t *out_moved);
 
 /* What rank `position` measured in the last section. */
 const MotRankState *mot_session_rank(const MotSession *session, uint32_t position);

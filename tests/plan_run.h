@@ -243,8 +243,9 @@ static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
         }
     out->before = read_params(job, program, session, &out->n_params);
     for (int step = 0; step < N_STEPS; step++) {
+        int64_t moved;
         if (step == 1 && resize)
-            require(job->ctx, mot_session_reshare(session, 0, resize));
+            require(job->ctx, mot_session_reshare(session, 0, resize, &moved));
         out->losses[step] = train_step(job, session, step);
     }
     out->after = read_params(job, program, session, &out->n_params);

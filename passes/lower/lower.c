@@ -7,6 +7,7 @@
 
 #include "ir/builder.h"
 #include "passes/lower/coalesce.h"
+#include "passes/lower/events.h"
 #include "passes/lower/in_place.h"
 #include "passes/lower/recompute.h"
 #include "passes/lower/schedule.h"
@@ -644,43 +645,6 @@ static void set_order(Lower *l, uint32_t stage)
     mot_vec_push(&l->ctx->arena, &p->order, (MotRun){MOT_SECTION_STEP, 0});
 }
 
-/*
- * Orders the streams: an instruction that reads what the other stream wrote last, or writes what it touched last, waits for that
- * instruction's event.
- */
-static void add_events(MotProgram *p, MotSection section)
-{
-    MotArena *arena = &p->ctx->arena;
-    uint32_t *used[2], *written[2]; /* by stream and memory: the last instruction + 1 that did */
-    for (int s = 0; s < 2; s++) {
-        used[s] = mot_arena_array(arena, uint32_t, p->bufs.n);
-        written[s] = mot_arena_array(arena, uint32_t, p->bufs.n);
-    }
-    uint32_t waited[2] = {0, 0}; /* by stream: it has waited for the other up to here */
-    for (uint32_t i = 0; i < p->section[section].n; i++) {
-        MotInstr *ins = &p->section[section].data[i];
-        uint32_t newest = 0;
-        for (uint32_t k = 0; k < ins->n_bufs; k++) {
-            uint32_t memory = mot_program_owner(p, ins->bufs[k]);
-            uint32_t last = (k < ins->n_in ? written : used)[!ins->stream][memory];
-            newest = last > newest ? last : newest;
-        }
-        if (newest > waited[ins->stream]) {
-            MotInstr *before = &p->section[section].data[newest - 1];
-            if (!before->signal)
-                before->signal = ++p->n_events;
-            mot_vec_push(arena, &ins->wait, before->signal);
-            waited[ins->stream] = newest;
-        }
-        for (uint32_t k = 0; k < ins->n_bufs; k++) {
-            uint32_t memory = mot_program_owner(p, ins->bufs[k]);
-            used[ins->stream][memory] = i + 1;
-            if (k >= ins->n_in)
-                written[ins->stream][memory] = i + 1;
-        }
-    }
-}
-
 MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram **out_program)
 {
     if (plan->stages.n != 1)
@@ -710,7 +674,7 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
         lower_section(&l, (MotSection)s);
         mot_coalesce(program, (MotSection)s);
-        add_events(program, (MotSection)s);
+        mot_add_events(program, (MotSection)s);
     }
     set_copies(&l, mot_schedule_in_flight(plan->schedule, stage, plan->stages.n, plan->n_micro));
     set_order(&l, stage);

@@ -1,0 +1,106 @@
+/* The time of emulated devices: arithmetic, and that no rank is ahead of its device when it meets the others. */
+#include "runtime/clock.h"
+#include "runtime/shared.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static MotClock make_clock(MotCtx *ctx, double slow)
+{
+    MotCluster *cluster = mot_cluster_make(ctx, 2, 1);
+    cluster->devices.data[0].slow = slow;
+    return mot_clock_make(cluster, 0);
+}
+
+static void a_slow_device_takes_slow_times_the_cpu_time(void **state)
+{
+    MotClock clock = make_clock(*state, 8);
+    assert_true(clock.is_emulated);
+    mot_clock_wait(&clock, 1000);
+    mot_clock_compute(&clock, 50);
+    mot_clock_compute(&clock, 50);
+    assert_int_equal(mot_clock_now(&clock), 1800);
+    mot_clock_wait(&clock, 1500); /* the peers were there before */
+    assert_int_equal(mot_clock_now(&clock), 1800);
+    mot_clock_wait(&clock, 2000); /* a peer was later */
+    assert_int_equal(mot_clock_now(&clock), 2000);
+    mot_clock_receive(&clock, 10, 300);
+    mot_clock_receive(&clock, 40, 30);
+    assert_int_equal(mot_clock_now(&clock), 2340);
+}
+
+/* The native devices of a cluster keep the same time as the emulated ones; without any, it is the host's. */
+static void who_is_emulated(void **state)
+{
+    MotCtx *ctx = *state;
+    MotCluster *cluster = mot_cluster_make(ctx, 2, 1);
+    assert_false(mot_clock_make(cluster, 0).is_emulated);
+    cluster->devices.data[1].slow = 2;
+    assert_true(mot_clock_make(cluster, 0).is_emulated);
+    cluster->devices.data[1].slow = 1;
+    MotLink link = {.a = MOT_ALL_DEVICES,
+                    .b = MOT_ALL_DEVICES,
+                    .latency = 1e-3,
+                    .bandwidth = 1e9,
+                    .is_emulated = true};
+    mot_vec_push(&ctx->arena, &cluster->links, link);
+    assert_true(mot_clock_make(cluster, 1).is_emulated);
+    MotClock real = make_clock(ctx, 1);
+    int64_t before = mot_now_ns(), now = mot_clock_now(&real);
+    assert_true(before <= now && now <= mot_now_ns());
+}
+
+static void work(int64_t cpu_ns, MotClock *clock)
+{
+    mot_clock_begin(clock);
+    while (mot_clock_cpu(clock) < cpu_ns)
+        ;
+    mot_clock_compute(clock, mot_clock_cpu(clock));
+}
+
+/*
+ * Kernels of 3 ms on a device four times slower, with a pause between as when the rank waits for a core. The host's time is never behind
+ * the device's, which has worked four times the CPU time, and the pause is no part of that.
+ */
+static void the_host_is_never_ahead_of_the_device(void **state)
+{
+    MotClock clock = make_clock(*state, 4);
+    int64_t start = mot_now_ns();
+    mot_clock_wait(&clock, start);
+    work(3000000, &clock);
+    mot_sleep_until_ns(mot_now_ns() + 5000000);
+    work(3000000, &clock);
+    mot_clock_catch_up(&clock, 0);
+    int64_t device = mot_clock_now(&clock) - start, host = mot_now_ns() - start;
+    assert_true(host >= device);
+    assert_true(device >= 4 * 6000000);
+    assert_true(device <
+                4 * 7000000); /* CPU time, which other work on the machine does not add to */
+}
+
+static int make_ctx(void **state)
+{
+    static MotCtx ctx;
+    mot_ctx_init(&ctx);
+    *state = &ctx;
+    return 0;
+}
+
+static int drop_ctx(void **state)
+{
+    mot_ctx_deinit(*state);
+    return 0;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
+    const struct CMUnitTest tests[] = {
+        TEST(a_slow_device_takes_slow_times_the_cpu_time),
+        TEST(who_is_emulated),
+        TEST(the_host_is_never_ahead_of_the_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
