@@ -16,7 +16,8 @@ static uint32_t launch_of(const Finder *s, MotValue v)
 
 static bool joins(const Finder *s, const MotOp *op)
 {
-    if (!s->first || s->n_open == MOT_MAX_FUSED || !mot_op_can_fuse(s->g, s->first, op))
+    if (!s->first || s->n_open == MOT_MAX_FUSED || !mot_op_can_fuse(s->g, s->first, op) ||
+        s->first->kind == MOT_OP_ACCUMULATE || op->kind == MOT_OP_ACCUMULATE)
         return false;
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i] && launch_of(s, op->in[i]) == s->n_launches)
