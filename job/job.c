@@ -360,7 +360,7 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
 MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
 {
     MOT_TRY(mot_trained_freeze(ctx, job->graph, job->file));
-    MOT_TRY(mot_passes_run(ctx, job->graph, &(MotPassOpts){0}, NULL, "raise"));
+    MOT_TRY(mot_passes_run(ctx, job->graph, &(MotPassOpts){0}, NULL, "unpack"));
     end_stage(ctx, job, "graph passes");
     return MOT_OK;
 }
