@@ -132,22 +132,37 @@ static void take_sink(Walk *w, MotOpId id)
             mot_cost_copy(w->cost, mot_graph_type(w->g, op->in[0]), own, 1, w->busy);
 }
 
+/* Of operands [n_in] that lie in the memory of the result: a concat's parts; or the other way around. */
+static void share_memory(Walk *w, const MotOp *op, const uint32_t *operands, uint32_t result)
+{
+    if (op->kind != MOT_OP_CONCAT) {
+        w->forms.data[result].owner = operands[0] + 1;
+        return;
+    }
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        w->forms.data[operands[i]].owner = result + 1;
+        if (w->forms.data[operands[i]].first < w->forms.data[result].first)
+            w->forms.data[result].first = w->forms.data[operands[i]].first;
+    }
+}
+
 static void take_op(Walk *w, MotOpId id)
 {
     const MotOp *op = mot_graph_op(w->g, id);
-    uint32_t operand = 0;
+    uint32_t operands[MOT_MAX_OPERANDS] = {0};
     if (w->cost->fusion.launch[id])
         w->position = w->cost->fusion.launch[id];
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i])
-            operand =
+            operands[i] =
                 take_operand(w, id, op->in[i], mot_plan_operand(w->plan, id, &w->factors[id], i));
     w->out->op_seconds[id] +=
         mot_cost_op(w->cost, op, &w->factors[id], w->plan->ops[id].factor[0], w->busy);
     for (uint32_t k = 0; k < op->n_out; k++) {
         uint32_t form = add_form(w, op->out[k], w->plan->values[op->out[k]]);
-        w->forms.data[form].owner = op->kind == MOT_OP_RESHAPE ? operand + 1 : 0;
         w->forms.data[form].is_inner = w->cost->fusion.is_inner[op->out[k]];
+        if (w->cost->fusion.is_view[id])
+            share_memory(w, op, operands, form);
     }
 }
 
