@@ -155,7 +155,7 @@ static void print_group(const MotOption *group)
 
 static void print_help(const MotVerb *verb)
 {
-    printf("motley %s%s%s [options]\n\n%s\n", verb->name, *verb->operands ? " " : "",
+    printf("motley %s%s%s [options]\n\n%s\n", verb->name, verb->operands[0] ? " " : "",
            verb->operands, verb->summary);
     for (uint32_t g = 0; verb->options[g]; g++)
         print_group(verb->options[g]);

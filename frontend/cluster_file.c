@@ -308,15 +308,18 @@ static const char *quantity_text(MotArena *arena, double value, const Unit *unit
 {
     const char *best = NULL;
     size_t fewest = SIZE_MAX;
+    double largest = 0;
     for (const Unit *u = units; u->name; u++)
         for (int digits = 6; digits <= 17; digits += 11) {
             const char *number = mot_arena_printf(arena, "%.*g", digits, value / u->factor);
             const char *text = mot_arena_printf(arena, "%s%s", number, u->name);
             double back;
-            if (strlen(number) <= fewest && !strchr(number, 'e') &&
+            size_t n = strlen(number);
+            if ((n < fewest || (n == fewest && u->factor > largest)) && !strchr(number, 'e') &&
                 parse_quantity(text, units, &back) && fabs(back - value) <= 1e-12 * value) {
                 best = text;
-                fewest = strlen(number);
+                fewest = n;
+                largest = u->factor;
             }
         }
     return best ? best : mot_arena_printf(arena, "%.17g%s", value / units->factor, units->name);

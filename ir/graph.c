@@ -330,6 +330,26 @@ bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b)
            mot_dims_equal(mot_graph_type(g, a->out[0]), mot_graph_type(g, b->out[0]));
 }
 
+bool mot_op_is_immediate(const MotGraph *g, const MotOp *op)
+{
+    return op->kind == MOT_OP_CONSTANT && mot_graph_type(g, op->out[0])->rank == 0;
+}
+
+bool mot_op_is_view(const MotGraph *g, const MotOp *op)
+{
+    if ((op->kind != MOT_OP_RESHAPE && op->kind != MOT_OP_SLICE) ||
+        mot_op_is_immediate(g, mot_graph_def(g, op->in[0])))
+        return false;
+    if (op->kind == MOT_OP_RESHAPE)
+        return true;
+    const MotAttr_slice *a = mot_attrs(op, slice);
+    const MotType *x = mot_graph_type(g, op->in[0]);
+    for (int d = 1; d < x->rank; d++)
+        if (a->size.data[d] != x->dims[d])
+            return false;
+    return x->rank > 0 && a->step.data[0] == 1;
+}
+
 MotLoc mot_op_loc(const MotGraph *g, const MotOp *op)
 {
     MotArena *arena = &g->ctx->arena;

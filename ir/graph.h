@@ -209,6 +209,12 @@ bool mot_op_is_elementwise(const MotOp *op);
 bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b);
 /* Operators of one kernel. */
 enum { MOT_MAX_FUSED = 24 };
+/* A constant of one element: it is written into the kernels that use it. */
+bool mot_op_is_immediate(const MotGraph *g, const MotOp *op);
+/*
+ * A reshape, or a slice of whole entries of the outermost dim: of a dense tensor it moves nothing.
+ */
+bool mot_op_is_view(const MotGraph *g, const MotOp *op);
 /* `node "/h.0/attn/MatMul"` or `op contract %12`, for messages. */
 MotLoc mot_op_loc(const MotGraph *g, const MotOp *op);
 

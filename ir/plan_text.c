@@ -3,7 +3,7 @@
  * and prediction; the scalar fields of each kind are a table that printer and parser share.
  * Shardings of values are not written: they follow from the factors.
  *
- *     plan @gpt {micro=1, schedule=gpipe, time=0.5, bound=0.4} {
+ *     plan @gpt {micro=1, schedule="gpipe", time=0.5, bound=0.4} {
  *       source {model="gpt.onnx", hash="00c0ffee00c0ffee", options=["--dim=batch=8"]}
  *       device {name="a", backend="cpu", threads=1, slow=1.0, memory=0.0, flops=1.2e+11, ...}
  *       link {latency=1e-05, bandwidth=1.25e+09}
@@ -183,7 +183,7 @@ MotRecords mot_plan_to_records(const MotPlan *plan)
     r.has_body = true;
     mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_SYMBOL, plan->graph->name));
     mot_record_add_attr(arena, &r, "schedule",
-                        mot_term_text(MOT_TERM_WORD, schedule_names[plan->schedule]));
+                        mot_term_text(MOT_TERM_STRING, schedule_names[plan->schedule]));
     if (plan->source.model)
         mot_vec_push(arena, &r.body, source_record(arena, &plan->source));
     for (uint32_t i = 0; i < plan->cluster->devices.n; i++)
@@ -452,7 +452,7 @@ static MotStatus read_schedule(Parser *p, const MotRecord *r)
 {
     const MotTerm *t = mot_record_attr(r, "schedule");
     for (int i = 0; i < N_SCHEDULES; i++)
-        if (t && t->kind == MOT_TERM_WORD && strcmp(t->text, schedule_names[i]) == 0) {
+        if (t && t->kind == MOT_TERM_STRING && strcmp(t->text, schedule_names[i]) == 0) {
             p->head.schedule = (MotSchedule)i;
             return MOT_OK;
         }

@@ -15,7 +15,7 @@
 
 /* ---- Workloads ---- */
 
-/* All results have ROWS rows, or sum over them; inputs named x... are split by rows, others whole. */
+/* Results have ROWS rows, or sum over them; inputs named x... are split by rows, others whole. */
 enum { ROWS = 960, N_LAUNCHES = 256 };
 
 static MotType matrix(int64_t rows, int64_t columns)
@@ -71,23 +71,37 @@ static void build_launches(MotBuilder *b, int64_t scale)
     add_output(b, 0, x);
 }
 
-/* Sums over rows, each reduced over the devices. */
+/*
+ * Collectives whose results the next kernel waits for, so that none can be gathered with another or
+ * travel beside kernels: sums over rows, each reduced over the devices.
+ */
 static void build_small_collectives(MotBuilder *b, int64_t scale)
 {
     (void)scale;
-    MotValue x = add_rows(b, 0, 16);
-    for (int i = 0; i < 24; i++)
-        add_output(b, i, mot_reduce_sum(b, x, (int64_t[]){0}, 1, MOT_DROP));
+    MotValue x = add_rows(b, 0, 16), sum = 0;
+    for (int i = 0; i < 24; i++) {
+        sum = mot_reduce_sum(b, x, (int64_t[]){0}, 1, MOT_KEEP);
+        x = mot_sub(b, x, sum);
+    }
+    add_output(b, 0, sum);
 }
 
-/* Gradients of a weight that are reduced, and activations that are gathered. */
+/* The same with gradients of a weight that are reduced, and activations that are gathered. */
 static void build_large_collectives(MotBuilder *b, int64_t scale)
 {
-    MotValue x = add_rows(b, 0, 512 / scale), y = add_rows(b, 1, 1024 / scale);
+    enum { FEW = 60 };
+    int64_t c = 512 / scale, f = 1024 / scale;
+    MotValue x = mot_input(b, "x", matrix(FEW, c)), y = mot_input(b, "xy", matrix(FEW, f)),
+             z = add_rows(b, 0, c), sum = 0;
     for (int i = 0; i < 3; i++) {
-        add_output(b, 2 * i, mot_contract(b, x, y, "bc,bf->cf"));
-        add_output(b, 2 * i + 1, mot_add(b, x, x));
+        MotValue w = mot_contract(b, x, y, "bc,bf->cf");
+        y = mot_contract(b, x, w, "bc,cf->bf");
+        z = mot_add(b, z, z);
+        MotValue all = mot_contract(b, x, z, "bc,ec->be");
+        sum = mot_reduce_sum(b, all, (int64_t[]){0, 1}, 2, MOT_DROP);
+        add_output(b, i, sum);
     }
+    add_output(b, 3, mot_reduce_sum(b, y, (int64_t[]){0, 1}, 2, MOT_DROP));
 }
 
 typedef void Build(MotBuilder *b, int64_t scale);

@@ -199,11 +199,6 @@ static uint32_t get_form(Lower *l, const MotOp *user, MotValue v, MotSharding ne
     return buf;
 }
 
-static bool is_inline(const MotGraph *g, const MotOp *op)
-{
-    return op->kind == MOT_OP_CONSTANT && mot_graph_type(g, op->out[0])->rank == 0;
-}
-
 /* ---- Kernels ---- */
 
 static bool is_in_group(const Lower *l, MotValue v)
@@ -296,7 +291,7 @@ static MotValue add_operand(Lower *l, KernelMaker *k, MotOpId id, uint32_t i)
     const MotOp *op = mot_graph_op(l->g, id), *def = mot_graph_def(l->g, op->in[i]);
     if (!op->in[i])
         return 0;
-    if (is_inline(l->g, def))
+    if (mot_op_is_immediate(l->g, def))
         return mot_constant(&k->b, mot_attrs(def, constant)->data);
     if (k->inner[op->in[i]])
         return k->inner[op->in[i]];
@@ -343,21 +338,6 @@ static uint32_t find_kernel(Lower *l, MotGraph *graph)
 
 /* ---- Views ---- */
 
-/* A reshape, or a slice of whole entries of the outermost dim: of a dense local tensor it moves nothing. */
-static bool is_view(const Lower *l, const MotOp *op)
-{
-    if (op->kind == MOT_OP_RESHAPE)
-        return !is_inline(l->g, mot_graph_def(l->g, op->in[0]));
-    if (op->kind != MOT_OP_SLICE || is_inline(l->g, mot_graph_def(l->g, op->in[0])))
-        return false;
-    const MotAttr_slice *a = mot_attrs(op, slice);
-    const MotType *x = mot_graph_type(l->g, op->in[0]);
-    for (int d = 1; d < x->rank; d++)
-        if (a->size.data[d] != x->dims[d])
-            return false;
-    return x->rank > 0 && a->step.data[0] == 1;
-}
-
 /* The result is the operand's memory, or a part of it. Outermost dims that are sliced are whole: factors see to that. */
 static void lower_view(Lower *l, MotOpId id)
 {
@@ -384,7 +364,7 @@ static bool lower_joined(Lower *l, MotOpId id)
     if (op->kind != MOT_OP_CONCAT || mot_attrs(op, axis)->axis != 0)
         return false;
     for (uint32_t i = 0; i < op->n_in; i++) {
-        if (is_inline(l->g, mot_graph_def(l->g, op->in[i])))
+        if (mot_op_is_immediate(l->g, mot_graph_def(l->g, op->in[i])))
             return false;
         MotSharding own = mot_plan_operand(l->plan, id, &l->factors[id], i);
         part[i] = mot_find_movable(p, l->section, get_form(l, op, op->in[i], own));
@@ -443,7 +423,7 @@ static void flush_group(Lower *l)
 {
     if (l->group.n == 0 || l->ctx->status != MOT_OK)
         return;
-    if (is_view(l, mot_graph_op(l->g, l->group.data[0])))
+    if (mot_op_is_view(l->g, mot_graph_op(l->g, l->group.data[0])))
         lower_view(l, l->group.data[0]);
     else if (!lower_joined(l, l->group.data[0]))
         launch_group(l);
@@ -490,7 +470,7 @@ static void add_to_sum(Lower *l, MotOpId id, uint32_t sum, uint32_t x, bool is_l
 static void lower_cut(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
-    bool is_number = is_inline(l->g, mot_graph_def(l->g, op->in[0]));
+    bool is_number = mot_op_is_immediate(l->g, mot_graph_def(l->g, op->in[0]));
     MotSharding s = is_number ? mot_replicated : summable(l, op->in[0]);
     uint32_t x = is_number ? 0 : get_form(l, op, op->in[0], s) + 1;
     uint32_t sum = add_buf(l, MOT_BUF_STEP, op->out[0], s);
@@ -525,7 +505,7 @@ static void lower_source(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
     MotValue v = op->out[0];
-    if (is_inline(l->g, op))
+    if (mot_op_is_immediate(l->g, op))
         return;
     if (!l->home[v]) {
         MotBufKind kind = op->kind == MOT_OP_PARAM      ? MOT_BUF_PARAM
@@ -547,7 +527,7 @@ static void lower_source(Lower *l, MotOpId id)
 /* A value that the host reads: under `name`, in the sharding `as`. */
 static void lower_output(Lower *l, const MotOp *op, const char *name, MotValue v, MotSharding as)
 {
-    if (is_inline(l->g, mot_graph_def(l->g, v))) {
+    if (mot_op_is_immediate(l->g, mot_graph_def(l->g, v))) {
         mot_fail(l->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(l->g, op), "the output is a constant");
         return;
     }

@@ -22,6 +22,8 @@ MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluste
     *cost = (MotCost){.ctx = ctx, .g = g, .mesh = mesh, .n = mesh->n_devices, .bandwidth = 1e30};
     cost->rate = mot_arena_array(&ctx->arena, MotRates, cost->n);
     cost->work = mot_arena_array(&ctx->arena, MotWork *, g->ops.n);
+    cost->runs = mot_arena_array(&ctx->arena, double, g->ops.n);
+    mot_cost_set_micro(cost, 1);
     mot_fusion_find(ctx, g, &cost->fusion);
     for (uint32_t i = 0; i < cost->n; i++) {
         cost->rate[i] = mot_cost_rates(cluster, mesh->devices[i]);
@@ -36,6 +38,22 @@ MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluste
     }
     *out_cost = cost;
     return MOT_OK;
+}
+
+void mot_cost_set_micro(MotCost *cost, uint32_t n)
+{
+    const MotGraph *g = cost->g;
+    for (uint32_t i = 0; i < g->ops.n; i++)
+        cost->runs[i] = 1;
+    for (uint32_t i = g->body.n; i-- > 0;) {
+        MotOpId id = g->body.data[i];
+        const MotOp *op = mot_graph_op(g, id);
+        if (op->kind == MOT_OP_ACCUMULATE)
+            cost->runs[id] = n;
+        for (uint32_t k = 0; k < op->n_in; k++)
+            if (cost->runs[id] > 1)
+                cost->runs[g->values.data[op->in[k]].def] = n;
+    }
 }
 
 const int64_t *mot_cost_parts(MotCost *cost, int64_t units)
@@ -105,12 +123,13 @@ double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, in
                    double *times)
 {
     MotWork work = work_of(cost, op, factors, factor);
+    double runs = op->n_out ? cost->runs[cost->g->values.data[op->out[0]].def] : 1;
     int64_t units = factor >= 0 ? factors->factor[factor].size : 0;
     const int64_t *part = factor >= 0 ? mot_cost_parts(cost, units) : NULL;
     double slowest = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double seconds = work_seconds(&cost->rate[i], &work,
-                                      part && units ? (double)part[i] / (double)units : 1);
+        double fraction = part && units ? (double)part[i] / (double)units : 1;
+        double seconds = runs * work_seconds(&cost->rate[i], &work, fraction);
         slowest = seconds > slowest ? seconds : slowest;
         if (times)
             times[i] += seconds;
@@ -118,12 +137,12 @@ double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, in
     return slowest;
 }
 
-double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double *times)
+double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double runs, double *times)
 {
     double slowest = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double seconds = cost->rate[i].launch +
-                         2 * mot_cost_local_bytes(cost, type, s, i) / cost->rate[i].bandwidth;
+        double bytes = 2 * mot_cost_local_bytes(cost, type, s, i);
+        double seconds = runs * (cost->rate[i].launch + bytes / cost->rate[i].bandwidth);
         slowest = seconds > slowest ? seconds : slowest;
         if (times)
             times[i] += seconds;
@@ -169,27 +188,48 @@ static double received_by(MotCost *cost, const MotType *type, MotSharding have, 
     return total * fraction_of(cost, need, i) * (1 - fraction_of(cost, have, i)); /* all-to-all */
 }
 
-MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding have,
-                               MotSharding need, double *received, double *copying)
+MotTransition mot_cost_transition(const MotCost *cost, MotValue v, MotSharding have,
+                                  MotSharding need, MotOpId user)
+{
+    const MotOp *op = mot_graph_op(cost->g, user);
+    bool is_sum = op->kind == MOT_OP_ACCUMULATE; /* partial sums are added up first */
+    return (MotTransition){.type = mot_graph_type(cost->g, v),
+                           .have = have,
+                           .need = need,
+                           .runs = is_sum ? 1 : cost->runs[user],
+                           .is_gathered = is_sum || op->role == MOT_ROLE_UPDATE ||
+                                          mot_op_info(op->kind)->class == MOT_SINK};
+}
+
+/* Seconds of the latency that a collective bears alone. */
+static double latency_of(const MotCost *cost, const MotTransition *t)
+{
+    static const double GATHERED_BYTES = 1 << 20; /* passes/lower/coalesce.c: the least together */
+    int phases = t->have.axis[0] < 0 && t->need.axis[0] < 0 ? 2 : 1;
+    double part = (double)mot_type_bytes(t->type) / GATHERED_BYTES;
+    return phases * cost->latency * (t->is_gathered && part < 1 ? part : 1);
+}
+
+MotConversion mot_cost_convert(MotCost *cost, const MotTransition *t, double *received,
+                               double *copying)
 {
     MotConversion result = {0};
-    if (have.axis[0] == need.axis[0] && have.units[0] == need.units[0])
+    if (t->have.axis[0] == t->need.axis[0] && t->have.units[0] == t->need.units[0])
         return result;
-    if (have.axis[0] == MOT_REPLICATED) {
+    if (t->have.axis[0] == MOT_REPLICATED) {
         result.is_local = true;
-        result.seconds = mot_cost_copy(cost, type, need, copying);
+        result.seconds = mot_cost_copy(cost, t->type, t->need, t->runs, copying);
         return result;
     }
     double most = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double bytes = received_by(cost, type, have, need, i);
+        double bytes = received_by(cost, t->type, t->have, t->need, i);
         most = bytes > most ? bytes : most;
-        result.bytes += bytes;
+        result.bytes += t->runs * bytes;
         if (received)
-            received[i] += bytes;
+            received[i] += t->runs * bytes;
     }
-    int phases = have.axis[0] < 0 && need.axis[0] < 0 ? 2 : 1;
-    result.seconds = phases * cost->latency + most / cost->bandwidth;
+    result.seconds = t->runs * (latency_of(cost, t) + most / cost->bandwidth);
     return result;
 }
 
@@ -250,5 +290,5 @@ double mot_cost_op_bound(MotCost *cost, const MotOp *op, const MotFactors *facto
         double seconds = best_split(cost, &work, factors->factor[f].size);
         best = seconds < best ? seconds : best;
     }
-    return best;
+    return op->n_out ? best * cost->runs[cost->g->values.data[op->out[0]].def] : best;
 }

@@ -27,16 +27,19 @@ typedef struct MotCost {
     MotRates *rate;            /* [n], slow-down included */
     double latency, bandwidth; /* of the worst link between two of them */
     MotVec(MotParts) parts;    /* those asked for so far */
+    double *runs;              /* [ops] times a step: once a micro-batch, or once */
     MotFusion fusion;
     MotWork **work; /* [ops][factors + 1], the last for none; NULL until asked for */
 } MotCost;
 
 /* The rates of a device of this cluster: as measured alone if it is the only one, else beside the others. */
 MotRates mot_cost_rates(const MotCluster *cluster, uint32_t device);
-/* Fails for a mesh of several axes. */
+/* For steps of one micro-batch. Fails for a mesh of several axes. */
 MOT_CHECKED MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,
                                     const MotMesh *mesh, MotCost **out_cost);
 
+/* Steps of n micro-batches: what leads to an `accumulate` runs n times. */
+void mot_cost_set_micro(MotCost *cost, uint32_t n);
 /* The integer parts of `units`, one a device. */
 const int64_t *mot_cost_parts(MotCost *cost, int64_t units);
 /* Bytes of a value under a sharding on device i. */
@@ -49,6 +52,22 @@ double mot_cost_local_bytes(MotCost *cost, const MotType *type, MotSharding s, u
 double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
                    double *times);
 
+/* A value brought from one sharding to another. */
+typedef struct MotTransition {
+    const MotType *type;
+    MotSharding have, need;
+    double runs; /* times a step */
+    /*
+     * Nothing waits for the result before the step's end: it travels with its like, as lowering
+     * gathers collectives, and shares their latency.
+     */
+    bool is_gathered;
+} MotTransition;
+
+/* Of a value for its first user in program order. */
+MotTransition mot_cost_transition(const MotCost *cost, MotValue v, MotSharding have,
+                                  MotSharding need, MotOpId user);
+
 /* What a conversion costs. `is_local`: the time is copying, no bytes travel. */
 typedef struct MotConversion {
     double seconds, bytes; /* bytes received, over all devices */
@@ -56,14 +75,13 @@ typedef struct MotConversion {
 } MotConversion;
 
 /*
- * Bringing a value of this type from one sharding to another, as lowering does it: all-reduce,
- * reduce-scatter, all-gather, all-to-all, or a local copy of the own part. Infinite where no
- * collective does it. received[n] and copying[n], if given, are added to.
+ * As lowering does it: all-reduce, reduce-scatter, all-gather, all-to-all, or a local copy of the
+ * own part. received[n] and copying[n], if given, are added to.
  */
-MotConversion mot_cost_convert(MotCost *cost, const MotType *type, MotSharding have,
-                               MotSharding need, double *received, double *copying);
-/* Seconds to copy a value of this sharding on the slowest device (the new value of a parameter). */
-double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double *times);
+MotConversion mot_cost_convert(MotCost *cost, const MotTransition *t, double *received,
+                               double *copying);
+/* Seconds to copy a value of this sharding `runs` times, on the slowest device; times[n], if given, are added to. */
+double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double runs, double *times);
 
 /*
  * The least time that any split of any choice gives an op on these devices: no plan of any shares

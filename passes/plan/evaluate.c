@@ -4,6 +4,9 @@
  */
 #include "passes/plan/evaluate.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 /* A value under some sharding, in memory from its making to its last reader. */
 typedef struct {
     MotSharding s;
@@ -13,6 +16,13 @@ typedef struct {
     bool is_inner;  /* never in memory */
 } Form;
 
+/* A collective that is made with others, some time between `ready` and `needed`. */
+typedef struct {
+    uint32_t from, to; /* forms */
+    uint32_t ready, needed;
+    double bytes;
+} Gathered;
+
 typedef struct {
     const MotPlan *plan;
     const MotGraph *g;
@@ -20,6 +30,7 @@ typedef struct {
     const MotFactors *factors;
     MotPlanCost *out;
     MotVec(Form) forms;
+    MotVec(Gathered) gathered;
     uint32_t *first_form; /* [values]: index + 1; the first is what the defining op left */
     uint32_t position, n_positions;
     double *change;                                 /* [n_positions + 1][n] bytes */
@@ -31,8 +42,10 @@ MotStatus mot_cost_of_plan(const MotPlan *plan, MotCost **out_cost)
     if (plan->stages.n != 1)
         return mot_fail(plan->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
                         "plans of %u stages have no cost yet", plan->stages.n);
-    return mot_cost_make(plan->ctx, plan->graph, plan->cluster, &plan->stages.data[0].mesh,
-                         out_cost);
+    MOT_TRY(
+        mot_cost_make(plan->ctx, plan->graph, plan->cluster, &plan->stages.data[0].mesh, out_cost));
+    mot_cost_set_micro(*out_cost, plan->n_micro);
+    return MOT_OK;
 }
 
 MotStatus mot_plan_factors(MotCtx *ctx, const MotGraph *g, MotFactors **out_factors)
@@ -44,9 +57,17 @@ MotStatus mot_plan_factors(MotCtx *ctx, const MotGraph *g, MotFactors **out_fact
     return MOT_OK;
 }
 
-static bool is_stored(const MotOp *op)
+/* Sums over micro-batches have a place of their own, too. */
+static bool is_stored(const MotPlan *plan, const MotOp *op)
 {
-    return op->kind == MOT_OP_PARAM || op->kind == MOT_OP_INPUT || op->kind == MOT_OP_CONSTANT;
+    return op->kind == MOT_OP_PARAM || op->kind == MOT_OP_INPUT || op->kind == MOT_OP_CONSTANT ||
+           (op->kind == MOT_OP_ACCUMULATE && plan->n_micro > 1);
+}
+
+/* The batches of a step are all there from its beginning. */
+static uint32_t n_copies(const MotPlan *plan, const MotOp *op)
+{
+    return op->kind == MOT_OP_INPUT && mot_attrs(op, input)->name[0] != '@' ? plan->n_micro : 1;
 }
 
 /* Returns the index of the new form. */
@@ -65,7 +86,8 @@ static uint32_t add_form(Walk *w, MotValue v, MotSharding s)
 static void use_form(Walk *w, uint32_t form, uint32_t position)
 {
     for (uint32_t i = form + 1; i; i = w->forms.data[i - 1].owner)
-        w->forms.data[i - 1].last = position;
+        if (w->forms.data[i - 1].last < position)
+            w->forms.data[i - 1].last = position;
 }
 
 /*
@@ -79,12 +101,17 @@ static uint32_t take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need
             use_form(w, i - 1, w->position);
             return i - 1;
         }
-    MotConversion c = mot_cost_convert(w->cost, mot_graph_type(w->g, v), w->forms.data[left].s,
-                                       need, w->received, w->copying);
+    MotTransition t = mot_cost_transition(w->cost, v, w->forms.data[left].s, need, user);
+    MotConversion c = mot_cost_convert(w->cost, &t, w->received, w->copying);
     *(c.is_local ? &w->out->op_seconds[user] : &w->out->op_collective[user]) += c.seconds;
     w->out->op_bytes[user] += c.bytes;
-    use_form(w, left, w->position);
-    return add_form(w, v, need);
+    uint32_t made = add_form(w, v, need), ready = w->forms.data[left].first;
+    if (t.is_gathered && !c.is_local)
+        mot_vec_push(&w->plan->ctx->arena, &w->gathered,
+                     (Gathered){left, made, ready, w->position, (double)mot_type_bytes(t.type)});
+    else
+        use_form(w, left, w->position);
+    return made;
 }
 
 static void take_sink(Walk *w, MotOpId id)
@@ -102,25 +129,40 @@ static void take_sink(Walk *w, MotOpId id)
         w->forms.data[form].owner = w->first_form[op->in[0]];
     else
         w->out->op_seconds[id] +=
-            mot_cost_copy(w->cost, mot_graph_type(w->g, op->in[0]), own, w->busy);
+            mot_cost_copy(w->cost, mot_graph_type(w->g, op->in[0]), own, 1, w->busy);
+}
+
+/* Of operands [n_in] that lie in the memory of the result: a concat's parts; or the other way around. */
+static void share_memory(Walk *w, const MotOp *op, const uint32_t *operands, uint32_t result)
+{
+    if (op->kind != MOT_OP_CONCAT) {
+        w->forms.data[result].owner = operands[0] + 1;
+        return;
+    }
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        w->forms.data[operands[i]].owner = result + 1;
+        if (w->forms.data[operands[i]].first < w->forms.data[result].first)
+            w->forms.data[result].first = w->forms.data[operands[i]].first;
+    }
 }
 
 static void take_op(Walk *w, MotOpId id)
 {
     const MotOp *op = mot_graph_op(w->g, id);
-    uint32_t operand = 0;
+    uint32_t operands[MOT_MAX_OPERANDS] = {0};
     if (w->cost->fusion.launch[id])
         w->position = w->cost->fusion.launch[id];
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i])
-            operand =
+            operands[i] =
                 take_operand(w, id, op->in[i], mot_plan_operand(w->plan, id, &w->factors[id], i));
     w->out->op_seconds[id] +=
         mot_cost_op(w->cost, op, &w->factors[id], w->plan->ops[id].factor[0], w->busy);
     for (uint32_t k = 0; k < op->n_out; k++) {
         uint32_t form = add_form(w, op->out[k], w->plan->values[op->out[k]]);
-        w->forms.data[form].owner = op->kind == MOT_OP_RESHAPE ? operand + 1 : 0;
         w->forms.data[form].is_inner = w->cost->fusion.is_inner[op->out[k]];
+        if (w->cost->fusion.is_view[id])
+            share_memory(w, op, operands, form);
     }
 }
 
@@ -131,18 +173,56 @@ static double padded_bytes(Walk *w, MotValue v, MotSharding s, uint32_t i)
     return (double)((bytes + ALIGN - 1) / ALIGN * ALIGN);
 }
 
+static const double LAYOUT = 1.10; /* gaps between buffers beside the peak of what is live */
+
+static int compare_gathered(const void *a, const void *b)
+{
+    const Gathered *x = a, *y = b;
+    return x->ready != y->ready ? (x->ready > y->ready) - (x->ready < y->ready)
+                                : (x->to > y->to) - (x->to < y->to);
+}
+
+/*
+ * Gathered collectives are made in buckets, as in passes/lower/coalesce.c: an eighth of the bytes,
+ * but a mebibyte at least. Sources live until then, and results from then on.
+ */
+static void time_gathered(Walk *w)
+{
+    enum { BUCKETS = 8, LEAST_BYTES = 1 << 20 };
+    Gathered *all = w->gathered.data;
+    uint32_t n = w->gathered.n;
+    double total = 0, bytes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += all[i].bytes;
+    if (n)
+        qsort(all, n, sizeof *all, compare_gathered);
+    for (uint32_t begin = 0, end = 0; begin < n; begin = end, bytes = 0) {
+        uint32_t needed = all[begin].needed, made = all[begin].ready;
+        for (; end < n && bytes < fmax(total / BUCKETS, LEAST_BYTES) && all[end].ready <= needed;
+             end++) {
+            bytes += all[end].bytes;
+            made = all[end].ready;
+            needed = all[end].needed < needed ? all[end].needed : needed;
+        }
+        for (uint32_t i = begin; i < end; i++) {
+            use_form(w, all[i].from, made);
+            w->forms.data[all[i].to].first = made;
+        }
+    }
+}
+
 /* Persistent buffers and the peak of the others, a device. */
 static void sum_memory(Walk *w)
 {
     uint32_t n = w->cost->n;
     for (MotValue v = 1; v < w->g->values.n; v++) {
-        bool is_home = is_stored(mot_graph_def(w->g, v));
+        bool is_home = is_stored(w->plan, mot_graph_def(w->g, v));
         for (uint32_t f = w->first_form[v]; f; f = w->forms.data[f - 1].next, is_home = false) {
             const Form *form = &w->forms.data[f - 1];
             for (uint32_t i = 0; i < n && !form->owner && !form->is_inner; i++) {
                 double bytes = padded_bytes(w, v, form->s, i);
                 if (is_home) {
-                    w->persistent[i] += bytes;
+                    w->persistent[i] += bytes * n_copies(w->plan, mot_graph_def(w->g, v));
                     continue;
                 }
                 w->change[(size_t)form->first * n + i] += bytes;
@@ -156,7 +236,7 @@ static void sum_memory(Walk *w)
             live += w->change[(size_t)p * n + i];
             peak = live > peak ? live : peak;
         }
-        w->out->devices[i].memory = w->persistent[i] + peak;
+        w->out->devices[i].memory = w->persistent[i] + LAYOUT * peak;
     }
 }
 
@@ -174,6 +254,7 @@ static void walk_body(Walk *w)
             else
                 take_op(w, id);
         }
+    time_gathered(w);
     sum_memory(w);
 }
 

@@ -92,8 +92,8 @@ static void print_layers(Report *r, MotText *out)
         const Layer *l = &r->layers.data[i];
         if (l->seconds + l->collective <= 0)
             continue;
-        mot_text_printf(out, "%-40s %-16s %12s %12s %12s\n", mot_escape(arena, l->node, 40), l->split,
-                        time_text(arena, l->seconds), time_text(arena, l->collective),
+        mot_text_printf(out, "%-40s %-16s %12s %12s %12s\n", mot_escape(arena, l->node, 40),
+                        l->split, time_text(arena, l->seconds), time_text(arena, l->collective),
                         mot_bytes_text(arena, l->bytes));
     }
 }

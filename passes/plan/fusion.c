@@ -16,7 +16,8 @@ static uint32_t launch_of(const Finder *s, MotValue v)
 
 static bool joins(const Finder *s, const MotOp *op)
 {
-    if (!s->first || s->n_open == MOT_MAX_FUSED || !mot_op_can_fuse(s->g, s->first, op))
+    if (!s->first || s->n_open == MOT_MAX_FUSED || !mot_op_can_fuse(s->g, s->first, op) ||
+        s->first->kind == MOT_OP_ACCUMULATE || op->kind == MOT_OP_ACCUMULATE)
         return false;
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i] && launch_of(s, op->in[i]) == s->n_launches)
@@ -24,9 +25,15 @@ static bool joins(const Finder *s, const MotOp *op)
     return false;
 }
 
-static bool is_immediate(const MotGraph *g, MotValue v)
+/* Makers of what is joined along the outermost dim write into the result. */
+static bool is_joined(const Finder *s, const MotOp *op)
 {
-    return mot_graph_def(g, v)->kind == MOT_OP_CONSTANT && mot_graph_type(g, v)->rank == 0;
+    if (op->kind != MOT_OP_CONCAT || mot_attrs(op, axis)->axis != 0)
+        return false;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (!launch_of(s, op->in[i]))
+            return false;
+    return true;
 }
 
 static void visit(Finder *s, MotOpId id)
@@ -39,11 +46,12 @@ static void visit(Finder *s, MotOpId id)
         s->n_launches++;
     }
     s->n_open++;
+    s->f->is_view[id] = mot_op_is_view(s->g, op) || is_joined(s, op);
     s->f->launch[id] = s->n_launches;
     for (uint32_t i = 0; i < op->n_in; i++) {
         MotValue v = op->in[i];
-        if (!v || is_immediate(s->g, v) || launch_of(s, v) == s->n_launches ||
-            s->read_by[v] == s->n_launches)
+        if (!v || mot_op_is_immediate(s->g, mot_graph_def(s->g, v)) ||
+            launch_of(s, v) == s->n_launches || s->read_by[v] == s->n_launches)
             s->f->is_free[id] |= (uint64_t)1 << i;
         s->read_by[v] = s->n_launches;
     }
@@ -86,6 +94,7 @@ void mot_fusion_find(MotCtx *ctx, const MotGraph *g, MotFusion *out_fusion)
     MotArena *arena = &ctx->arena;
     *out_fusion = (MotFusion){.launch = mot_arena_array(arena, uint32_t, g->ops.n),
                               .is_first = mot_arena_array(arena, bool, g->ops.n),
+                              .is_view = mot_arena_array(arena, bool, g->ops.n),
                               .is_inner = mot_arena_array(arena, bool, g->values.n),
                               .is_in_place = mot_arena_array(arena, bool, g->values.n),
                               .is_free = mot_arena_array(arena, uint64_t, g->ops.n)};

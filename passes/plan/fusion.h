@@ -10,6 +10,7 @@
 typedef struct MotFusion {
     uint32_t *launch; /* [ops] 1, 2, ... in program order; 0: source or sink */
     bool *is_first;   /* [ops] of its launch */
+    bool *is_view;    /* [ops] no kernel at all: operand or parts lie in the result's memory */
     bool *is_inner;   /* [values] made and read within one launch: never in memory */
     bool
         *is_in_place; /* [values] assigned and not used otherwise: made in the parameter's memory */

@@ -12,8 +12,8 @@
 #include <string.h>
 
 enum { MAX_TRIES = 8 }; /* of smaller shares for devices that lack memory */
-/* What laying buffers out beside each other may need above the peak of what is live. */
-static const double LAYOUT_SLACK = 1.06;
+/* What laying buffers out beside each other may need above the prediction. */
+static const double LAYOUT_SLACK = 1.1;
 
 static int64_t gcd(int64_t a, int64_t b)
 {

@@ -89,7 +89,8 @@ static MotLabel price_value(const MotIntra *in, MotValue v, const MotUser *users
         while (k < n_seen && !mot_sharding_equal(seen[k].s, need))
             k++;
         if (k == n_seen) {
-            label.seconds += mot_cost_convert(in->cost, type, have, need, NULL, NULL).seconds;
+            MotTransition t = mot_cost_transition(in->cost, v, have, need, users[i].op);
+            label.seconds += mot_cost_convert(in->cost, &t, NULL, NULL).seconds;
             if (k == sizeof seen / sizeof *seen)
                 continue;
             seen[n_seen++] = (FormSeen){need, false};
@@ -217,7 +218,7 @@ static void add_var_table(MotIntra *in, uint32_t v)
                 if (user->kind == MOT_OP_ASSIGN && users->data[u].operand == 0 &&
                     !in->cost->fusion.is_in_place[user->in[1]])
                     label->seconds +=
-                        mot_cost_copy(in->cost, mot_graph_type(in->g, op->out[0]), own, NULL);
+                        mot_cost_copy(in->cost, mot_graph_type(in->g, op->out[0]), own, 1, NULL);
             }
         }
     mot_vec_push(arena, &in->problem.tables, table);

@@ -268,6 +268,13 @@ static bool expect(const Fill *f, const MotOp *fwd, MotOpId fwd_id, MotValue v, 
     return false;
 }
 
+static double convert(const MotIntra *in, MotValue v, MotSharding have, MotSharding need,
+                      MotOpId user)
+{
+    MotTransition t = mot_cost_transition(in->cost, v, have, need, user);
+    return mot_cost_convert(in->cost, &t, NULL, NULL).seconds;
+}
+
 /* Seconds of a derived op and of the conversions around it. */
 static double price_derived(const Fill *f, MotOpId id, int choice)
 {
@@ -279,9 +286,8 @@ static double price_derived(const Fill *f, MotOpId id, int choice)
     MotSharding known;
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i] && expect(f, fwd, fwd_id, op->in[i], false, &known))
-            seconds += mot_cost_convert(in->cost, mot_graph_type(in->g, op->in[i]), known,
-                                        mot_choice_operand(&in->factors[id], choice, i), NULL, NULL)
-                           .seconds;
+            seconds +=
+                convert(in, op->in[i], known, mot_choice_operand(&in->factors[id], choice, i), id);
     /*
      * A weight's gradient too: what a sharded update saves in reducing, it pays in gathering the
      * new weight.
@@ -289,9 +295,7 @@ static double price_derived(const Fill *f, MotOpId id, int choice)
     for (uint32_t k = 0; k < op->n_out; k++)
         if (expect(f, fwd, fwd_id, op->out[k], true, &known))
             seconds +=
-                mot_cost_convert(in->cost, mot_graph_type(in->g, op->out[k]),
-                                 mot_choice_result(&in->factors[id], choice, k), known, NULL, NULL)
-                    .seconds;
+                convert(in, op->out[k], mot_choice_result(&in->factors[id], choice, k), known, id);
     return seconds;
 }
 

@@ -148,7 +148,7 @@ MotWork mot_work_find(const MotGraph *g, const MotFusion *fusion, const MotOp *o
 {
     const MotFactor *f = factor >= 0 ? &factors->factor[factor] : NULL;
     MotOpId id = op->n_out ? g->values.data[op->out[0]].def : 0;
-    if (!fusion->launch[id] || op->kind == MOT_OP_RESHAPE)
+    if (!fusion->launch[id] || fusion->is_view[id])
         return (MotWork){0};
     return (MotWork){.flops = find_flops(g, op, f),
                      .functions = find_functions(g, op, f),

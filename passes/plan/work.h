@@ -20,7 +20,7 @@ typedef struct MotWork {
 } MotWork;
 
 /*
- * The work of op with `factor` split (-1: none). Sinks, stored sources and reshapes do nothing.
+ * The work of op with `factor` split (-1: none). Sinks, stored sources and views do nothing.
  * Failures of expansions are left in the graph's context.
  */
 MotWork mot_work_find(const MotGraph *g, const MotFusion *fusion, const MotOp *op,

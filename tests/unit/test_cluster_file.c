@@ -96,7 +96,7 @@ static void what_is_printed_parses_back(void **state)
     assert_string_equal(mot_text_get(&text[0]), mot_text_get(&text[1]));
     static const char *const parts[] = {"memory: 1.5GB", "memory: 2GiB", "gflops: 163.4",
                                         "latency: 3us",  "10Gbit",       "functions: 2.02G",
-                                        "launch: 900ns", "1us",          "measured_latency: 37us"};
+                                        "launch: 0.9us", "1us",          "measured_latency: 37us"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         assert_non_null(strstr(mot_text_get(&text[0]), parts[i]));
     assert_true(second->devices.data[0].memory == 1.5e9 && second->devices.data[0].threads == 2);

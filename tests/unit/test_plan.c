@@ -139,13 +139,14 @@ static void conversions_cost_what_travels(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double received[3] = {0};
-        MotConversion c =
-            mot_cost_convert(cost, &type, cases[i].have, cases[i].need, received, NULL);
+        MotTransition t = {.type = &type, .have = cases[i].have, .need = cases[i].need, .runs = 1};
+        MotConversion c = mot_cost_convert(cost, &t, received, NULL);
         assert_near(c.seconds, cases[i].most);
         assert_near(c.bytes, cases[i].all);
         assert_near(received[0] + received[1] + received[2], cases[i].all);
     }
-    MotConversion part = mot_cost_convert(cost, &type, mot_replicated, rows, NULL, NULL);
+    MotTransition take_part = {.type = &type, .have = mot_replicated, .need = rows, .runs = 1};
+    MotConversion part = mot_cost_convert(cost, &take_part, NULL, NULL);
     assert_true(part.is_local && part.bytes == 0 && part.seconds > 0);
 }
 
@@ -173,6 +174,37 @@ static void splitting_divides_the_work(void **state)
         for (int i = 0; i < 4; i++)
             assert_true(times[i] > slowest * 0.85 && times[i] <= slowest);
     }
+}
+
+/* What leads to a sum over micro-batches runs for each of them; its reduction and what follows run once. */
+static void micro_batches_repeat_what_they_need(void **state)
+{
+    MotCtx *ctx = *state;
+    MotGraph *g = mot_graph_make(ctx, "g");
+    MotBuilder b = mot_builder_make(g);
+    MotValue x = mot_input(&b, "x", F32(8, 64)), w = mot_input(&b, "w", F32(64, 32));
+    MotValue y = mot_contract(&b, x, w, "bc,cf->bf"), sum = mot_accumulate(&b, y),
+             last = mot_exp(&b, sum);
+    MotCost *cost;
+    uint32_t devices[] = {0, 1};
+    int64_t share[] = {1, 1};
+    MotMesh mesh = {.n_axes = 1, .n_devices = 2, .devices = devices, .axis = {{"d", 2, share}}};
+    assert_ok(ctx, mot_cost_make(ctx, g, make_cluster(ctx, 2, equal, 1e-5, 1e9), &mesh, &cost));
+    const MotValue values[] = {y, sum, last};
+    MotFactors factors[3];
+    double once[3];
+    for (int i = 0; i < 3; i++) {
+        assert_ok(ctx, mot_factors(g, mot_graph_def(g, values[i]), &factors[i]));
+        once[i] = mot_cost_op(cost, mot_graph_def(g, values[i]), &factors[i], -1, NULL);
+        assert_true(once[i] > 0);
+    }
+    mot_cost_set_micro(cost, 3);
+    for (int i = 0; i < 3; i++)
+        assert_near(mot_cost_op(cost, mot_graph_def(g, values[i]), &factors[i], -1, NULL),
+                    once[i] * (i < 2 ? 3 : 1));
+    MotOpId user = g->values.data[y].def, summing = g->values.data[sum].def;
+    assert_near(mot_cost_transition(cost, x, mot_replicated, mot_replicated, user).runs, 3);
+    assert_near(mot_cost_transition(cost, y, mot_replicated, mot_replicated, summing).runs, 1);
 }
 
 /* Splitting the value's width leaves the scores to be computed by everybody. */
@@ -267,7 +299,8 @@ static void memory_is_the_peak_of_what_lives(void **state)
     assert_ok(ctx, mot_plan_predict(plan));
     const double matrix = 64 * 64 * 4;
     assert_near(plan->devices[0].memory,
-                matrix /* x */ + matrix / 2 /* y */ + 64 * matrix /* large */ + matrix /* sum */);
+                matrix /* x */ +
+                    1.1 * (matrix / 2 /* y */ + 64 * matrix /* large */ + matrix /* sum */));
     assert_near(plan->devices[0].bytes, matrix / 2);
 }
 
@@ -332,7 +365,8 @@ static void one_device_computes_all(void **state)
 
 /*
  * One graph, equal devices, equal latency: the bandwidth alone decides between Megatron's pattern
- * and data-parallel.
+ * and data-parallel. Seven samples of 129 tokens do not go evenly into four, heads and columns do:
+ * that is worth the reductions of Megatron's pattern while they are cheap.
  */
 static void links_decide_between_megatron_and_data_parallel(void **state)
 {
@@ -351,12 +385,13 @@ static void links_decide_between_megatron_and_data_parallel(void **state)
         {"h.0.mlp.act", MOT_OP_GELU, "dim2", "batch"},
         {"h.0.mlp.proj", MOT_OP_CONTRACT, "in", "batch"},
     };
-    MotGraph *g = make_gpt(ctx, small_gpt, "adamw:lr=0.1");
+    const GptSizes sizes = {.b = 7, .t = 129, .h = 8, .d = 24, .v = 256, .layers = 1};
+    MotGraph *g = make_gpt(ctx, sizes, "adamw:lr=0.1");
     MotPlanStats stats;
     const MotPlan *fast =
-        make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-5, 1e11), &(MotPlanOpts){.stats = &stats});
+        make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-6, 1e11), &(MotPlanOpts){.stats = &stats});
     assert_true(stats.is_exact);
-    const MotPlan *slow = make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-5, 1e8), NULL);
+    const MotPlan *slow = make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-6, 1e8), NULL);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         assert_string_equal(choice_of(fast, layers[i].node, layers[i].kind), layers[i].fast);
         assert_string_equal(choice_of(slow, layers[i].node, layers[i].kind), layers[i].slow);
@@ -511,7 +546,7 @@ static void planning_is_deterministic(void **state)
     assert_string_equal(mot_text_get(&text[0]), mot_text_get(&text[1]));
 }
 
-/* What is predicted is what binding the lowered program lays out, up to gaps between buffers. */
+/* What is predicted is what binding the lowered program lays out, but for gaps between buffers. */
 static void lowered_plans_keep_the_predicted_memory(void **state)
 {
     MotCtx *ctx = *state;
@@ -527,7 +562,7 @@ static void lowered_plans_keep_the_predicted_memory(void **state)
             MotBinding binding;
             assert_ok(ctx, mot_program_bind(ctx, program, device, &binding));
             double ratio = (double)binding.arena_bytes / plan->devices[device].memory;
-            if (ratio < 0.8 || ratio > 1.06)
+            if (ratio < 0.85 || ratio > 1.15)
                 fail_msg("device %u: %.3f of the prediction", device, ratio);
         }
     }
@@ -563,7 +598,7 @@ static void text_parses_back(void **state)
 }
 
 static const char plan_text[] = "motley plan 1\n"
-                                "plan @g {micro=1, time=1.0, bound=0.5, schedule=gpipe} {\n"
+                                "plan @g {micro=1, time=1.0, bound=0.5, schedule=\"gpipe\"} {\n"
                                 "  device {name=\"a\", backend=\"cpu\", threads=1}\n"
                                 "  device {name=\"b\", backend=\"cpu\", threads=1}\n"
                                 "  link {latency=1e-05, bandwidth=1e9}\n"
@@ -595,7 +630,8 @@ static void broken_texts_are_refused(void **state)
         const char *from, *to, *cause;
     } cases[] = {
         {"plan 1", "plan 2", "version"},
-        {"schedule=gpipe", "schedule=fast", "gpipe"},
+        {"schedule=\"gpipe\"", "schedule=\"fast\"", "gpipe"},
+        {"schedule=\"gpipe\"", "schedule=gpipe", "gpipe"},
         {"micro=1", "micro=0", "micro"},
         {"micro=1", "macro=1", "macro"},
         {"time=1.0", "time=-1.0", "time"},
@@ -722,6 +758,7 @@ int main(void)
         TEST(conversions_cost_what_travels),
         TEST(splitting_divides_the_work),
         TEST(a_factor_divides_only_the_flops_that_it_runs_over),
+        TEST(micro_batches_repeat_what_they_need),
         TEST(fused_operators_share_launch_and_memory),
         TEST(memory_is_the_peak_of_what_lives),
         TEST(choices_have_the_names_of_their_dims),

@@ -20,7 +20,8 @@
 
 #include <cmocka.h>
 
-static MotStatus make_training_graph(MotCtx *ctx, const char *model, MotGraph **out)
+static MotStatus make_training_graph(MotCtx *ctx, const char *model, bool accumulates,
+                                     MotGraph **out)
 {
     MotOnnxOpts onnx = mot_onnx_opts_default();
     MotDimBinding batch = {"batch", 6};
@@ -35,23 +36,37 @@ static MotStatus make_training_graph(MotCtx *ctx, const char *model, MotGraph **
     MOT_TRY(mot_trained_decide(ctx, *out, &(MotTrainOpts){0}, &trained));
     MOT_TRY(mot_loss_parse(ctx, *out, "cross_entropy:logits:labels", &loss));
     MOT_TRY(mot_optimizer_parse(ctx, "adamw:lr=1e-3,clip=1", &optimizer));
-    MotPassOpts opts = {.loss = &loss, .optimizer = &optimizer};
+    MotPassOpts opts = {.loss = &loss, .optimizer = &optimizer, .accumulates = accumulates};
     return mot_passes_run(ctx, *out, &opts, NULL, "optimizer");
 }
 
+/* The prediction is what binding lays out, within an eighth: of most it is within a tenth. */
+static void check_memory(const MotPlan *plan, const MotProgram *program, const char *what)
+{
+    for (uint32_t i = 0; i < program->mesh.n_devices; i++) {
+        MotBinding binding;
+        assert_int_equal(mot_program_bind(plan->ctx, program, i, &binding), MOT_OK);
+        double ratio = (double)binding.arena_bytes / plan->devices[i].memory;
+        if (ratio < 0.875 || ratio > 1.125)
+            fail_msg("%s, device %u: %lld bytes are %.3f of the prediction", what, i,
+                     (long long)binding.arena_bytes, ratio);
+    }
+}
+
 static MotStatus plan_and_lower(MotCtx *ctx, MotGraph *g, const char *cluster_file,
-                                MotPlan **out_plan)
+                                uint32_t n_micro, MotPlan **out_plan)
 {
     MotCluster *cluster;
     MotProgram *program;
     MotText text;
     MotPlan *parsed;
     MOT_TRY(mot_cluster_read(ctx, cluster_file, &cluster));
-    MOT_TRY(mot_plan_make(ctx, g, cluster, NULL, out_plan));
+    MOT_TRY(mot_plan_make(ctx, g, cluster, &(MotPlanOpts){.n_micro = n_micro}, out_plan));
     mot_text_init(&text, &ctx->arena);
     mot_plan_print(*out_plan, &text);
     MOT_TRY(mot_plan_parse(ctx, "plan.mot", mot_text_get(&text), &parsed));
     MOT_TRY(mot_lower(ctx, parsed, 0, &program));
+    check_memory(*out_plan, program, cluster_file);
     return mot_program_verify(program);
 }
 
@@ -70,13 +85,14 @@ static void exports_are_planned_and_lowered(void **state)
                                            "models/clusters/two-equal.yaml"};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++) {
+            uint32_t n_micro = c == 2 ? 3 : 1;
             MotCtx ctx;
             MotGraph *g = NULL;
             MotPlan *plan = NULL;
             mot_ctx_init(&ctx);
-            MotStatus status = make_training_graph(&ctx, models[m], &g);
+            MotStatus status = make_training_graph(&ctx, models[m], n_micro > 1, &g);
             if (status == MOT_OK)
-                status = plan_and_lower(&ctx, g, clusters[c], &plan);
+                status = plan_and_lower(&ctx, g, clusters[c], n_micro, &plan);
             if (status != MOT_OK)
                 fail_msg("%s on %s: %s", models[m], clusters[c], mot_text_get(&ctx.error));
             assert_true(plan->bound > 0 && plan->bound <= plan->time);
