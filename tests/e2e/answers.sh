@@ -99,5 +99,30 @@ clean opt names.onnx --json
 clean ckpt ls o2
 clean ckpt ls o2 --json
 
+# Names hold `=`: of two outputs "y" and "y=z" the longest that fits is meant.
+python3 - <<'PYTHON'
+def field(number, payload):
+    if isinstance(payload, int):
+        return bytes([number << 3, payload])
+    return bytes([number << 3 | 2, len(payload)]) + payload
+def value(name): # a tensor of 4 floats
+    shape = field(1, field(1, 4))
+    return field(1, name) + field(2, field(1, field(1, 1) + field(2, shape)))
+def node(op, to):
+    return field(1, b"x") + field(2, to) + field(4, op)
+graph = field(1, node(b"Relu", b"y")) + field(1, node(b"Neg", b"y=z")) + field(2, b"g") + field(11, value(b"x"))
+graph += field(12, value(b"y")) + field(12, value(b"y=z"))
+open("equals.onnx", "wb").write(field(1, 8) + field(7, graph) + field(8, field(2, 17)))
+import struct
+head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }".ljust(117) + b"\n"
+open("four.npy", "wb").write(b"\x93NUMPY\x01\x00\x76\x00" + head + struct.pack("<4f", 1, 2, -3, 4))
+PYTHON
+checks=$((checks + 1))
+"$MOTLEY" run equals.onnx --input x=four.npy --output y=z=neg.npy --output y=relu.npy &&
+    python3 -c 'import struct
+read = lambda f: struct.unpack("<4f", open(f, "rb").read()[-16:])
+assert read("neg.npy") == (-1, -2, 3, -4) and read("relu.npy") == (1, 2, 0, 4)' ||
+    { echo "FAILED: outputs y and y=z"; failures=$((failures + 1)); }
+
 echo "$checks checks, $failures failed"
 [ "$failures" = 0 ]
