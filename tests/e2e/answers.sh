@@ -63,6 +63,7 @@ data = open(sys.argv[1], "rb").read()
 for old, new in ((b"logits", b"lo\x1b[5m"), (b"layers.0", b"la\x1b[31m0"), (b"/layers", b"/\x1b[31ms")):
     data = data.replace(old, new)
 open("names.onnx", "wb").write(data)
+open("operator.onnx", "wb").write(data.replace(b"Gemm", b"G\x1bmm"))
 open("names.yaml", "w").write('devices: [{name: "\\e[7ma"}, {name: b, slow: 2}]\n')
 PYTHON
 clean() { # COMMAND...: succeeds or fails as it likes, but prints no escape character
@@ -86,6 +87,7 @@ npy ys.npy '<i8' '160,' 1280
 hostile=(names.onnx -c names.yaml)
 clean import names.onnx
 clean import names.onnx --json
+clean import operator.onnx
 clean plan "${hostile[@]}" --loss "cross_entropy:$logits:labels"
 clean plan "${hostile[@]}" --loss "cross_entropy:$logits:labels" -o plan.mot -v
 clean explain plan.mot
