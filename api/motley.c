@@ -332,6 +332,16 @@ static MotStatus check_tensor(MotCtx *ctx, const MotleyTensor *t, const MotType 
     return MOT_OK;
 }
 
+/* A value of the model into a caller's tensor of its type. */
+static MotStatus copy_out(MotCtx *ctx, const MotleyTensor *to, const MotTensor *value)
+{
+    MOT_TRY(check_tensor(ctx, to, &value->type));
+    size_t bytes = (size_t)mot_type_bytes(&value->type);
+    if (bytes)
+        memcpy(to->data, value->data, bytes);
+    return MOT_OK;
+}
+
 /* One input of one batch. */
 static MotStatus write_input(MotCtx *ctx, MotJob *job, const MotBuf *buf, uint32_t micro,
                              const MotleyTensor *t)
@@ -412,9 +422,7 @@ static MotStatus copy_output(MotCtx *ctx, MotJob *job, const MotleyTensor *to)
 {
     MotTensor value;
     MOT_TRY(mot_session_output(job->session, to->name ? to->name : "", MOT_SECTION_EVAL, &value));
-    MOT_TRY(check_tensor(ctx, to, &value.type));
-    memcpy(to->data, value.data, (size_t)mot_type_bytes(&value.type));
-    return MOT_OK;
+    return copy_out(ctx, to, &value);
 }
 
 static MotStatus run_forward(MotCtx *ctx, void *arg)
@@ -440,9 +448,9 @@ MotleyStatus motley_run(MotleyModel *m, const MotleyTensor *inputs, size_t n_inp
 
 /* ---- Parameters ---- */
 
-/* A parameter that holds two initializers has the names of both. */
-static MotStatus find_param(MotCtx *ctx, const MotleyModel *m, const char *name,
-                            const MotBuf **out_buf, bool *out_is_second)
+/* A parameter that holds two initializers has the names of both. NULL, and a failure, if there is none. */
+static const MotBuf *find_param(MotCtx *ctx, const MotleyModel *m, const char *name,
+                                bool *out_is_second)
 {
     const MotProgram *p = m->job.program;
     for (uint32_t i = 0; i < p->bufs.n && name; i++) {
@@ -450,29 +458,27 @@ static MotStatus find_param(MotCtx *ctx, const MotleyModel *m, const char *name,
         if (!mot_job_is_param(buf))
             continue;
         const char *tied = mot_attrs(buf->source, param)->tied;
-        *out_buf = buf;
         *out_is_second = tied && strcmp(tied, name) == 0;
         if (*out_is_second || strcmp(buf->name, name) == 0)
-            return MOT_OK;
+            return buf;
     }
-    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the model has no parameter %s",
-                    mot_quote(&ctx->arena, name ? name : ""));
+    mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the model has no parameter %s",
+             mot_quote(&ctx->arena, name ? name : ""));
+    return NULL;
 }
 
 static MotStatus read_param(MotCtx *ctx, void *arg)
 {
     const Call *call = arg;
-    const MotleyTensor *to = call->tensors[0];
-    const MotBuf *buf = NULL;
     bool is_second = false;
     MotTensor value;
-    MOT_TRY(find_param(ctx, call->m, to->name, &buf, &is_second));
+    const MotBuf *buf = find_param(ctx, call->m, call->tensors[0]->name, &is_second);
+    if (!buf)
+        return ctx->status;
     MOT_TRY(mot_job_read_param(ctx, &call->m->job, buf, &value));
     if (is_second)
         value = mot_param_tied(&ctx->arena, buf->source, &value);
-    MOT_TRY(check_tensor(ctx, to, &value.type));
-    memcpy(to->data, value.data, (size_t)mot_type_bytes(&value.type));
-    return MOT_OK;
+    return copy_out(ctx, call->tensors[0], &value);
 }
 
 MotleyStatus motley_read_param(MotleyModel *m, const MotleyTensor *out)
@@ -485,9 +491,10 @@ static MotStatus write_param(MotCtx *ctx, void *arg)
 {
     const Call *call = arg;
     const MotleyTensor *value = call->tensors[0];
-    const MotBuf *buf = NULL;
     bool is_second = false;
-    MOT_TRY(find_param(ctx, call->m, value->name, &buf, &is_second));
+    const MotBuf *buf = find_param(ctx, call->m, value->name, &is_second);
+    if (!buf)
+        return ctx->status;
     if (is_second)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is tied: write %s",
                         mot_quote(&ctx->arena, value->name), mot_quote(&ctx->arena, buf->name));

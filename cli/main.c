@@ -35,7 +35,7 @@ static void print_usage(FILE *out)
     for (size_t i = 0; i < N_VERBS; i++)
         fprintf(out, "  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
     fprintf(out, "\n`motley VERB --help` shows a verb's options, `motley help debug` the debugging "
-                 "switches.\n"
+                 "switches,\n`motley help passes` the passes over a graph, in their order.\n"
                  "Exit codes: 0 ok");
     int last = 0;
     for (MotStatus s = MOT_ERR_INTERNAL; s <= MOT_STOPPED; s++)
@@ -170,11 +170,27 @@ static bool wants_help(const Call *call)
     return false;
 }
 
+static void print_debug_help(void)
+{
+    for (size_t i = 0; i < sizeof debug_help / sizeof *debug_help; i++)
+        printf("  %-28s %s\n", debug_help[i].name, debug_help[i].text);
+}
+
+static void print_passes(void)
+{
+    uint32_t n;
+    const MotPass *const *passes = mot_passes_list(&n);
+    for (uint32_t i = 0; i < n; i++)
+        printf("  %-12s %s\n", passes[i]->name, passes[i]->summary);
+}
+
 static int help(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[2], "debug") == 0)
-        for (size_t i = 0; i < sizeof debug_help / sizeof *debug_help; i++)
-            printf("  %-28s %s\n", debug_help[i].name, debug_help[i].text);
+    const char *topic = argc > 2 ? argv[2] : "";
+    if (strcmp(topic, "debug") == 0)
+        print_debug_help();
+    else if (strcmp(topic, "passes") == 0)
+        print_passes();
     else
         print_usage(stdout);
     return 0;

@@ -118,7 +118,7 @@ const char *mot_progress_strip(const MotProgress *p, MotArena *arena, const doub
         widest = width > widest ? width : widest;
     }
     /* Cells of equal width with two blanks between them: a name, a blank, a bar. */
-    uint32_t cell = (columns + 2) / n > 2 ? (columns + 2) / n - 2 : 0;
+    uint32_t room = n ? (columns + 2) / n : 0, cell = room > 2 ? room - 2 : 0;
     bool has_names = cell >= widest + 1 + SHORTEST_BAR;
     uint32_t bar = has_names ? cell - widest - 1 : cell;
     bar = bar > LONGEST_BAR ? LONGEST_BAR : bar;

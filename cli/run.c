@@ -30,17 +30,36 @@ static MotStatus check_inputs(MotCtx *ctx, const MotJob *job)
     return MOT_OK;
 }
 
-/* Writes what --output names; the others are only told of. */
+/* The output that `NAME=FILE` is about: the longest name counts, as names may hold '='. NULL: none. */
+static const MotOutput *find_output(const MotProgram *p, const char *text)
+{
+    const MotOutput *found = NULL;
+    for (uint32_t i = 0; i < p->outputs.n; i++) {
+        const MotOutput *o = &p->outputs.data[i];
+        size_t n = strlen(o->name);
+        if (strncmp(text, o->name, n) == 0 && text[n] == '=' && (!found || n > strlen(found->name)))
+            found = o;
+    }
+    return found;
+}
+
+/* Where the output goes; NULL: nowhere. */
+static const char *find_path(const MotJob *job, const MotOutput *output)
+{
+    uint32_t n;
+    const char *const *texts = mot_args_list(job->args, "--output", &n), *path = NULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (find_output(job->program, texts[i]) == output)
+            path = texts[i] + strlen(output->name) + 1;
+    return path;
+}
+
+/* Writes what --output names; without any, and without --json, tells what there is. */
 static MotStatus write_output(MotCtx *ctx, MotJob *job, const MotOutput *output, MotJsonWriter *w)
 {
     MotTensor value;
-    uint32_t n;
-    const char *const *texts = mot_args_list(job->args, "--output", &n), *path = NULL;
+    const char *path = find_path(job, output);
     MOT_TRY(mot_session_output(job->session, output->name, MOT_SECTION_EVAL, &value));
-    size_t length = strlen(output->name);
-    for (uint32_t i = 0; i < n; i++)
-        if (strncmp(texts[i], output->name, length) == 0 && texts[i][length] == '=')
-            path = texts[i] + length + 1;
     if (path)
         MOT_TRY(mot_npy_write(ctx, path, &value));
     mot_json_open(w, NULL, '{');
@@ -48,7 +67,7 @@ static MotStatus write_output(MotCtx *ctx, MotJob *job, const MotOutput *output,
     mot_answer_put_type(w, &value.type);
     mot_json_put_string(w, "file", path);
     mot_json_close(w, '}');
-    if (n == 0 && !mot_args_has(job->args, "--json"))
+    if (!mot_args_has(job->args, "--output") && !mot_args_has(job->args, "--json"))
         printf("%s : %s[%s]\n", mot_escape(&ctx->arena, output->name, SIZE_MAX),
                mot_dtype_name(value.type.dtype),
                mot_shape_text(&ctx->arena, value.type.dims, value.type.rank));
@@ -59,18 +78,11 @@ static MotStatus check_output_names(MotCtx *ctx, const MotJob *job)
 {
     uint32_t n;
     const char *const *texts = mot_args_list(job->args, "--output", &n);
-    for (uint32_t i = 0; i < n; i++) {
-        bool is_known = false;
-        for (uint32_t k = 0; k < job->program->outputs.n; k++) {
-            size_t length = strlen(job->program->outputs.data[k].name);
-            is_known |= strncmp(texts[i], job->program->outputs.data[k].name, length) == 0 &&
-                        texts[i][length] == '=';
-        }
-        if (!is_known)
+    for (uint32_t i = 0; i < n; i++)
+        if (!find_output(job->program, texts[i]))
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                             "--output %s: the model has no such output",
                             mot_quote(&ctx->arena, texts[i]));
-    }
     return MOT_OK;
 }
 

@@ -418,7 +418,7 @@ static void check_events(Checker *c, Streams *s, MotSection section, uint32_t i)
 {
     const MotProgram *p = c->program;
     const MotInstr *ins = &p->section[section].data[i];
-    int own = ins->stream, other = !own;
+    int own = (int)ins->stream, other = !own;
     for (uint32_t k = 0; k < ins->wait.n; k++) {
         uint32_t event = ins->wait.data[k];
         if (event > p->n_events || !s->signalled[event])

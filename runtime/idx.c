@@ -25,18 +25,18 @@ static uint64_t read_big_endian(const uint8_t *p, int bytes)
 }
 
 /* The type and where the elements begin; the file is as long as both say. */
-static MotStatus read_header(MotCtx *ctx, const char *path, const MotFileMap *file,
-                             const Kind **out_kind, MotType *out_type)
+static MotStatus read_header(MotCtx *ctx, const char *path, const MotFileMap *file, Kind *out_kind,
+                             MotType *out_type)
 {
     const uint8_t *p = file->data;
     MotLoc loc = {path, NULL};
     if (file->n < 4 || p[0] || p[1])
         return mot_fail(ctx, MOT_ERR_DATA, loc, "is not an IDX file");
-    *out_kind = NULL;
+    const Kind *kind = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].code == p[2])
-            *out_kind = &kinds[i];
-    if (!*out_kind)
+            kind = &kinds[i];
+    if (!kind)
         return mot_fail(ctx, MOT_ERR_DATA, loc, "has elements of type 0x%02x, which IDX has not",
                         p[2]);
     int rank = p[3];
@@ -46,11 +46,12 @@ static MotStatus read_header(MotCtx *ctx, const char *path, const MotFileMap *fi
     size_t head = 4 + 4 * (size_t)rank;
     if (file->n < head)
         return mot_fail(ctx, MOT_ERR_DATA, loc, "is cut off in its header");
-    uint64_t bytes = (uint64_t)(*out_kind)->bytes;
-    *out_type = (MotType){.dtype = (*out_kind)->dtype, .rank = rank};
+    uint64_t bytes = (uint64_t)kind->bytes;
+    *out_kind = *kind;
+    *out_type = (MotType){.dtype = kind->dtype, .rank = rank};
     bool overflows = false;
     for (int d = 0; d < rank; d++) {
-        out_type->dims[d] = (int64_t)read_big_endian(p + 4 + 4 * d, 4);
+        out_type->dims[d] = (int64_t)read_big_endian(p + 4 + 4 * (size_t)d, 4);
         overflows |= __builtin_mul_overflow(bytes, (uint64_t)out_type->dims[d], &bytes);
     }
     if (overflows || bytes != file->n - head)
@@ -63,23 +64,23 @@ static MotStatus read_header(MotCtx *ctx, const char *path, const MotFileMap *fi
 MotStatus mot_idx_read(MotCtx *ctx, const char *path, MotTensor *out_tensor)
 {
     const MotFileMap *file;
-    const Kind *kind = NULL;
-    MotType type;
+    Kind kind = {0};
+    MotType type = {0};
     MOT_TRY(mot_file_map(ctx, path, &file));
     MOT_TRY(read_header(ctx, path, file, &kind, &type));
     const uint8_t *p = file->data + 4 + 4 * (size_t)type.rank;
     *out_tensor = (MotTensor){type, (void *)(uintptr_t)p};
-    if (kind->bytes == 1 && !kind->is_integer)
+    if (kind.bytes == 1 && !kind.is_integer)
         return MOT_OK;
     int64_t n = mot_type_elements(&type);
     out_tensor->data = mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&type));
     for (int64_t i = 0; i < n; i++) {
-        uint64_t bits = read_big_endian(p + i * kind->bytes, kind->bytes);
-        int shift = 64 - 8 * kind->bytes;
-        if (kind->is_integer)
+        uint64_t bits = read_big_endian(p + i * kind.bytes, kind.bytes);
+        int shift = 64 - 8 * kind.bytes;
+        if (kind.is_integer)
             mot_tensor_set_int(out_tensor, i, (int64_t)(bits << shift) >> shift);
         else
-            memcpy((char *)out_tensor->data + i * kind->bytes, &bits, (size_t)kind->bytes);
+            memcpy((char *)out_tensor->data + i * kind.bytes, &bits, (size_t)kind.bytes);
     }
     return MOT_OK;
 }

@@ -92,6 +92,7 @@ static void add_loc(MotText *text, MotLoc loc)
         mot_text_printf(text, "%s: ", loc.place);
 }
 
+/* Whatever stands in the arguments, names from files among them, a message can be shown on a terminal. */
 static const char *format_args(MotArena *arena, const char *format, va_list args)
 {
     va_list again;
@@ -101,7 +102,10 @@ static const char *format_args(MotArena *arena, const char *format, va_list args
     char *line = mot_arena_alloc(arena, (size_t)(n < 0 ? 0 : n) + 1);
     if (n > 0)
         vsnprintf(line, (size_t)n + 1, format, args);
-    return line;
+    MotText visible;
+    mot_text_init(&visible, arena);
+    mot_text_add_visible(&visible, line);
+    return mot_text_get(&visible);
 }
 
 MotStatus mot_fail(MotCtx *ctx, MotStatus status, MotLoc loc, const char *format, ...)

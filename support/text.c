@@ -69,21 +69,37 @@ static size_t measure_utf8(const unsigned char *p, size_t n)
     return code < least[len] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : len;
 }
 
+/* Adds the character at `bytes`, and returns its length: as it is, unless it is a control character, C0 or C1, or no UTF-8. */
+static size_t add_visible(MotText *text, const char *bytes, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)bytes;
+    size_t len = measure_utf8(p, n);
+    bool is_control = *p < 0x20 || *p == 0x7f || (len == 2 && p[0] == 0xc2 && p[1] < 0xa0);
+    if (len == 0 || is_control) {
+        mot_text_printf(text, "\\x%02x", *p);
+        return 1;
+    }
+    mot_text_add(text, bytes, len);
+    return len;
+}
+
 void mot_text_escape(MotText *text, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        const unsigned char *p = (const unsigned char *)bytes + i;
-        size_t len = measure_utf8(p, n - i);
-        if (len == 0 || *p < 0x20 || *p == 0x7f) {
-            mot_text_printf(text, "\\x%02x", *p);
-            len = 1;
-        } else {
-            if (*p == '"' || *p == '\\')
-                mot_text_puts(text, "\\");
-            mot_text_add(text, bytes + i, len);
-        }
-        i += len;
+        if (bytes[i] == '"' || bytes[i] == '\\')
+            mot_text_puts(text, "\\");
+        i += add_visible(text, bytes + i, n - i);
     }
+}
+
+void mot_text_add_visible(MotText *text, const char *message)
+{
+    size_t n = strlen(message);
+    for (size_t i = 0; i < n;)
+        if (message[i] == '\n')
+            mot_text_add(text, &message[i++], 1);
+        else
+            i += add_visible(text, message + i, n - i);
 }
 
 void mot_text_quote(MotText *text, const char *bytes, size_t n)

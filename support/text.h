@@ -17,10 +17,12 @@ void mot_text_init(MotText *text, MotArena *arena);
 void mot_text_add(MotText *text, const char *bytes, size_t n);
 void mot_text_puts(MotText *text, const char *string);
 void mot_text_printf(MotText *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Adds "bytes" in double quotes: printable ASCII and valid UTF-8 as they are, `"` and `\` with a backslash, the rest as \xNN. */
+/* Adds "bytes" in double quotes: valid UTF-8 but control characters as it is, `"` and `\` with a backslash, the rest as \xNN. */
 void mot_text_quote(MotText *text, const char *bytes, size_t n);
 /* The same without the quotes around it. */
 void mot_text_escape(MotText *text, const char *bytes, size_t n);
+/* A message for a terminal: control characters but line feeds, and what is no UTF-8, as \xNN; the rest as it is. */
+void mot_text_add_visible(MotText *text, const char *message);
 /* The text so far, never NULL. */
 const char *mot_text_get(const MotText *text);
 

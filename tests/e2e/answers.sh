@@ -63,6 +63,7 @@ data = open(sys.argv[1], "rb").read()
 for old, new in ((b"logits", b"lo\x1b[5m"), (b"layers.0", b"la\x1b[31m0"), (b"/layers", b"/\x1b[31ms")):
     data = data.replace(old, new)
 open("names.onnx", "wb").write(data)
+open("operator.onnx", "wb").write(data.replace(b"Gemm", b"G\x1bmm"))
 open("names.yaml", "w").write('devices: [{name: "\\e[7ma"}, {name: b, slow: 2}]\n')
 PYTHON
 clean() { # COMMAND...: succeeds or fails as it likes, but prints no escape character
@@ -86,6 +87,7 @@ npy ys.npy '<i8' '160,' 1280
 hostile=(names.onnx -c names.yaml)
 clean import names.onnx
 clean import names.onnx --json
+clean import operator.onnx
 clean plan "${hostile[@]}" --loss "cross_entropy:$logits:labels"
 clean plan "${hostile[@]}" --loss "cross_entropy:$logits:labels" -o plan.mot -v
 clean explain plan.mot
@@ -98,6 +100,31 @@ clean opt names.onnx --json
 "$MOTLEY" train "${hostile[@]}" --data npy:x=xs.npy,labels=ys.npy --loss "cross_entropy:$logits:labels" --steps 1 --out o2 -q
 clean ckpt ls o2
 clean ckpt ls o2 --json
+
+# Names hold `=`: of two outputs "y" and "y=z" the longest that fits is meant.
+python3 - <<'PYTHON'
+def field(number, payload):
+    if isinstance(payload, int):
+        return bytes([number << 3, payload])
+    return bytes([number << 3 | 2, len(payload)]) + payload
+def value(name): # a tensor of 4 floats
+    shape = field(1, field(1, 4))
+    return field(1, name) + field(2, field(1, field(1, 1) + field(2, shape)))
+def node(op, to):
+    return field(1, b"x") + field(2, to) + field(4, op)
+graph = field(1, node(b"Relu", b"y")) + field(1, node(b"Neg", b"y=z")) + field(2, b"g") + field(11, value(b"x"))
+graph += field(12, value(b"y")) + field(12, value(b"y=z"))
+open("equals.onnx", "wb").write(field(1, 8) + field(7, graph) + field(8, field(2, 17)))
+import struct
+head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }".ljust(117) + b"\n"
+open("four.npy", "wb").write(b"\x93NUMPY\x01\x00\x76\x00" + head + struct.pack("<4f", 1, 2, -3, 4))
+PYTHON
+checks=$((checks + 1))
+"$MOTLEY" run equals.onnx --input x=four.npy --output y=z=neg.npy --output y=relu.npy &&
+    python3 -c 'import struct
+read = lambda f: struct.unpack("<4f", open(f, "rb").read()[-16:])
+assert read("neg.npy") == (-1, -2, 3, -4) and read("relu.npy") == (1, 2, 0, 4)' ||
+    { echo "FAILED: outputs y and y=z"; failures=$((failures + 1)); }
 
 echo "$checks checks, $failures failed"
 [ "$failures" = 0 ]

@@ -315,6 +315,34 @@ static MotStatus read_npy(MotCtx *ctx, const char *header, const char *data, siz
     return mot_npy_read(ctx, write_bytes(ctx, "x.npy", file, 10 + head + n), out);
 }
 
+/* Names hold '=': of fields "a" and "a=b" the longest that fits is meant. */
+static void npy_goes_to_the_longest_name(void **state)
+{
+    MotCtx *ctx = *state;
+    const int64_t dims[] = {2};
+    const MotDataField fields[] = {{"a", mot_type_make(MOT_F32, 1, dims), false},
+                                   {"a=b", mot_type_make(MOT_I32, 1, dims), true}};
+    const MotDataOpts opts = {
+        .fields = fields, .n_fields = 2, .batch = 2, .n_classes = 9, .ignore = -1};
+    MotTensor t;
+    MotData *data;
+    for (int i = 0; i < 2; i++) {
+        const char *text = mot_arena_printf(
+            &ctx->arena, "{'descr': '<%s', 'fortran_order': False, 'shape': (2,), }",
+            i ? "i4" : "f4");
+        assert_int_equal(read_npy(ctx, text, "\0\0\0\0\0\0\0\0", 8, &t), MOT_OK);
+        assert_int_equal(rename(path_of(ctx, "x.npy"), path_of(ctx, i ? "labels" : "images")), 0);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            mot_data_open(ctx,
+                          mot_arena_printf(&ctx->arena, "npy:%s%s/%s,%s%s/%s",
+                                           i ? "a=b=" : "a=", folder, i ? "labels" : "images",
+                                           i ? "a=" : "a=b=", folder, i ? "images" : "labels"),
+                          &opts, &data),
+            MOT_OK);
+}
+
 static void npy_orders_are_converted(void **state)
 {
     MotCtx *ctx = *state;
@@ -362,6 +390,7 @@ int main(void)
         TEST(bytes_of_images_are_divided_by_255),
         TEST(an_epoch_takes_every_training_sample_once),
         TEST(labels_are_held_against_the_classes),
+        TEST(npy_goes_to_the_longest_name),
         TEST(npy_orders_are_converted),
         TEST(npy_headers_are_held_against_the_file),
     };

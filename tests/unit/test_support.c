@@ -473,6 +473,9 @@ static void quote_escapes_what_a_terminal_must_not_see(void **state)
         {BYTES("a\nb\tc\r"), "\"a\\x0ab\\x09c\\x0d\""},
         {BYTES("a\0b"), "\"a\\x00b\""},
         {BYTES("\x7f"), "\"\\x7f\""},
+        {BYTES("\xc2\x9b"
+               "2J"),
+         "\"\\xc2\\x9b2J\""}, /* CSI as one character */
         {BYTES("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"),
          "\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\""},
         {BYTES("\xc3"), "\"\\xc3\""},            /* cut off */
@@ -690,6 +693,15 @@ static void warnings_and_infos_go_to_the_log(void **state)
     assert_int_equal(ctx->status, MOT_OK);
 }
 
+static void messages_hold_no_control_characters(void **state)
+{
+    MotCtx *ctx = *state;
+    mot_fail(ctx, MOT_ERR_MODEL, MOT_NOWHERE, "op %s,\nand \"%s\"", "\x1b[2J\r",
+             "gr\xc3\xbc\xc3\x9f\\\xff");
+    mot_note(ctx, "%s", "\x07");
+    assert_text_equal(ctx->error, "op \\x1b[2J\\x0d,\nand \"gr\xc3\xbc\xc3\x9f\\\\xff\"\n  \\x07");
+}
+
 static char released[8];
 
 static void release_letter(void *handle)
@@ -768,6 +780,7 @@ int main(void)
         TEST(interned_strings_outlive_the_marks_of_the_arena),
         TEST(text_builds_up_across_growth),
         TEST(quote_escapes_what_a_terminal_must_not_see),
+        TEST(messages_hold_no_control_characters),
         TEST(quote_cuts_long_strings),
         TEST(utf8_is_checked_strictly),
         TEST(globs_match_whole_names),
