@@ -729,8 +729,10 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
         lower_section(&l, (MotSection)s);
         mot_coalesce(program, (MotSection)s);
-        add_events(program, (MotSection)s);
     }
+    mot_reuse_operands(program);
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        add_events(program, (MotSection)s);
     set_copies(&l, mot_schedule_in_flight(plan->schedule, stage, plan->stages.n, plan->n_micro));
     set_order(&l, stage);
     *out_program = program;
