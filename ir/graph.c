@@ -350,6 +350,13 @@ bool mot_op_is_view(const MotGraph *g, const MotOp *op)
     return x->rank > 0 && a->step.data[0] == 1;
 }
 
+bool mot_op_can_end(const MotGraph *g, const MotOp *a, const MotOp *b)
+{
+    return mot_op_is_elementwise(a) &&
+           (b->kind == MOT_OP_REDUCE_SUM || b->kind == MOT_OP_REDUCE_MAX) &&
+           mot_dims_equal(mot_graph_type(g, a->out[0]), mot_graph_type(g, b->in[0]));
+}
+
 MotLoc mot_op_loc(const MotGraph *g, const MotOp *op)
 {
     MotArena *arena = &g->ctx->arena;

@@ -207,6 +207,8 @@ double mot_op_flops(const MotGraph *g, const MotOp *op);
 bool mot_op_is_elementwise(const MotOp *op);
 /* Whether both are, over the same dims: split alike, they can be one loop of one kernel. */
 bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b);
+/* Whether b reduces what the loop of the elementwise op a computes: nothing else reading that, they can be one kernel. */
+bool mot_op_can_end(const MotGraph *g, const MotOp *a, const MotOp *b);
 /* Operators of one kernel. */
 enum { MOT_MAX_FUSED = 24 };
 /* A constant of one element: it is written into the kernels that use it. */

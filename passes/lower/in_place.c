@@ -77,3 +77,90 @@ bool mot_write_in_place(MotProgram *p, MotSection section, uint32_t src, uint32_
             ins->bufs[k] = dst;
     return true;
 }
+
+/* ---- Operands that die ---- */
+
+/* Who touches a memory, as far as reuse has to know. */
+typedef struct {
+    MotSection section; /* of the last touch */
+    uint32_t last;      /* instruction there */
+    bool is_shared;     /* other sections, the host, or the other stream may touch it */
+} Touch;
+
+static void note_touches(const MotProgram *p, Touch *touch, MotSection section)
+{
+    for (uint32_t i = 0; i < p->section[section].n; i++) {
+        const MotInstr *ins = &p->section[section].data[i];
+        for (uint32_t k = 0; k < ins->n_bufs; k++) {
+            Touch *t = &touch[mot_program_owner(p, ins->bufs[k])];
+            bool is_first = t->section == MOT_N_SECTIONS;
+            t->is_shared |= ins->stream == MOT_STREAM_COMM || ins->when != MOT_WHEN_ALL ||
+                            (!is_first && t->section != section);
+            t->section = section;
+            t->last = i;
+        }
+    }
+}
+
+static void note_host(const MotProgram *p, Touch *touch, uint32_t buf)
+{
+    if (buf != MOT_NO_BUF)
+        touch[mot_program_owner(p, buf)].is_shared = true;
+}
+
+static Touch *find_touches(const MotProgram *p)
+{
+    Touch *touch = mot_arena_array(&p->ctx->arena, Touch, p->bufs.n);
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        touch[i].section = MOT_N_SECTIONS;
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        note_touches(p, touch, (MotSection)s);
+    for (uint32_t i = 0; i < p->outputs.n; i++) {
+        note_host(p, touch, p->outputs.data[i].buf);
+        note_host(p, touch, p->outputs.data[i].eval_buf);
+    }
+    return touch;
+}
+
+/* Whether nobody touches the operand's memory after instruction i, and that reads only like elements of it. */
+static bool dies(const MotProgram *p, const Touch *touch, MotSection section, uint32_t i,
+                 uint32_t operand)
+{
+    const MotInstr *ins = &p->section[section].data[i];
+    const MotBuf *buf = &p->bufs.data[ins->bufs[operand]];
+    uint32_t owner = mot_program_owner(p, ins->bufs[operand]);
+    for (uint32_t k = 0; k < ins->n_in; k++)
+        if (mot_program_owner(p, ins->bufs[k]) == owner &&
+            !mot_type_equal(&p->bufs.data[ins->bufs[k]].type, &buf->type))
+            return false; /* a row, say, that is broadcast */
+    return p->bufs.data[owner].kind == MOT_BUF_SCRATCH && !touch[owner].is_shared &&
+           touch[owner].section == section && touch[owner].last == i &&
+           mot_type_elements(&p->bufs.data[owner].global) == mot_type_elements(&buf->global);
+}
+
+static void reuse(MotProgram *p, Touch *touch, MotSection section, uint32_t i)
+{
+    const MotInstr *ins = &p->section[section].data[i];
+    for (uint32_t r = ins->n_in; r < ins->n_bufs; r++) {
+        MotBuf *result = &p->bufs.data[ins->bufs[r]];
+        for (uint32_t k = 0; k < ins->n_in; k++)
+            if (result->kind == MOT_BUF_SCRATCH && !result->alias &&
+                mot_type_equal(&result->type, &p->bufs.data[ins->bufs[k]].type) &&
+                dies(p, touch, section, i, k)) {
+                result->alias = ins->bufs[k] + 1;
+                touch[mot_program_owner(p, ins->bufs[k])] = touch[ins->bufs[r]];
+            }
+    }
+}
+
+void mot_reuse_operands(MotProgram *p)
+{
+    Touch *touch = find_touches(p);
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        for (uint32_t i = 0; i < p->section[s].n; i++) {
+            const MotInstr *ins = &p->section[s].data[i];
+            if (ins->kind == MOT_INS_LAUNCH && ins->when == MOT_WHEN_ALL &&
+                is_elementwise_kernel(p->kernels.data[ins->kernel].graph))
+                reuse(p, touch, (MotSection)s, i);
+        }
+}

@@ -17,5 +17,10 @@ uint32_t mot_find_movable(const MotProgram *program, MotSection section, uint32_
  * reads the new value and nothing from there on reads the old one, but for a kernel that reads each element before it writes it.
  */
 bool mot_write_in_place(MotProgram *program, MotSection section, uint32_t src, uint32_t dst);
+/*
+ * Results of elementwise kernels take over the memory of an operand that nobody reads any more: less memory, and the lines written are in
+ * the cache already. Once all sections are there, before events are added.
+ */
+void mot_reuse_operands(MotProgram *program);
 
 #endif

@@ -230,15 +230,34 @@ static bool is_used_outside(const Lower *l, MotValue v)
     return false;
 }
 
-/*
- * Whether the op can run in the same loop as the open group: elementwise like it, over the same dims, split alike, and reading the
- * group's results as they are.
- */
-static bool can_join(const Lower *l, MotOpId id)
+/* Whether the op reduces what the open group computes, and nobody else reads anything of that: then no element is stored. */
+static bool ends_group(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id), *first = mot_graph_op(l->g, l->group.data[0]);
-    if (l->group.n == MOT_MAX_FUSED || !mot_op_can_fuse(l->g, first, op) ||
-        !mot_sharding_equal(l->plan->values[op->out[0]], l->plan->values[first->out[0]]))
+    if (!mot_op_can_end(l->g, first, op))
+        return false;
+    uint32_t n = l->group.n;
+    bool is_read = false;
+    mot_vec_push(&l->ctx->arena, &l->group, id); /* for the question: who is outside */
+    for (uint32_t i = 0; i < n; i++) {
+        const MotOp *member = mot_graph_op(l->g, l->group.data[i]);
+        for (uint32_t k = 0; k < member->n_out; k++)
+            is_read |= is_used_outside(l, member->out[k]);
+    }
+    l->group.n = n;
+    return !is_read;
+}
+
+/*
+ * Whether the op can run in the same loop as the open group: elementwise like it, over the same dims, split alike, or reducing what
+ * it computes; and reading the group's results as they are.
+ */
+static bool can_join(Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id), *first = mot_graph_op(l->g, l->group.data[0]);
+    bool is_alike = mot_op_can_fuse(l->g, first, op) &&
+                    mot_sharding_equal(l->plan->values[op->out[0]], l->plan->values[first->out[0]]);
+    if (l->group.n == MOT_MAX_FUSED || (!is_alike && !ends_group(l, id)))
         return false;
     bool reads_group = false;
     for (uint32_t i = 0; i < op->n_in; i++)
@@ -654,8 +673,10 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
         lower_section(&l, (MotSection)s);
         mot_coalesce(program, (MotSection)s);
-        mot_add_events(program, (MotSection)s);
     }
+    mot_reuse_operands(program);
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        mot_add_events(program, (MotSection)s);
     set_copies(&l, mot_schedule_in_flight(plan->schedule, stage, plan->stages.n, plan->n_micro));
     set_order(&l, stage);
     *out_program = program;

@@ -118,6 +118,58 @@ static void other_concats_are_kernels(void **state)
     }
 }
 
+/* The number of results that lie in the memory of an operand. */
+static uint32_t count_reused(const MotProgram *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count_steps(p); i++) {
+        const MotInstr *ins = &p->section[MOT_SECTION_STEP].data[i];
+        for (uint32_t r = ins->n_in; r < ins->n_bufs; r++)
+            for (uint32_t k = 0; k < ins->n_in; k++)
+                n += mot_program_owner(p, ins->bufs[r]) == mot_program_owner(p, ins->bufs[k]);
+    }
+    return n;
+}
+
+#define MAKE_A                                                                                     \
+    "graph @t {\n  %x = input {name=\"x\"} : f32[5x5]\n"                                           \
+    "  %a = contract %x %x {spec=\"ij,jk->ik\"} : f32[5x5]\n"
+
+/* Only where the operand's last reader is elementwise, and the host does not read it after. */
+static void elementwise_results_take_over_operands(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t n;
+    } cases[] = {
+        {MAKE_A "  %b = exp %a : f32[5x5]\n  output %b {name=\"y\"}\n}\n", 1},
+        {MAKE_A "  %r = reshape %a {dims=[25]} : f32[25]\n  %b = exp %r : f32[25]\n"
+                "  output %b {name=\"y\"}\n}\n",
+         1},
+        {MAKE_A "  %b = exp %x : f32[5x5]\n  output %b {name=\"y\"}\n  output %a {name=\"a\"}\n}\n",
+         0},
+        {MAKE_A "  %b = exp %a : f32[5x5]\n  output %b {name=\"y\"}\n  output %a {name=\"a\"}\n}\n",
+         0},
+        {MAKE_A "  %b = exp %a : f32[5x5]\n  %c = contract %a %b {spec=\"ij,jk->ik\"} : f32[5x5]\n"
+                "  output %c {name=\"y\"}\n}\n",
+         0},
+        {MAKE_A "  %s = slice %a {start=[1, 0], size=[1, 5], step=[1, 1]} : f32[1x5]\n"
+                "  %b = add %a %s : f32[5x5]\n  output %b {name=\"y\"}\n}\n",
+         0},
+        {MAKE_A "  %b = reduce_sum %a {axes=[1]} : f32[5]\n  output %b {name=\"y\"}\n}\n", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        MotCtx ctx;
+        mot_ctx_init(&ctx);
+        MotProgram *p = lower(&ctx, cases[i].text);
+        assert_int_equal(mot_program_verify(p), MOT_OK);
+        if (count_reused(p) != cases[i].n)
+            fail_msg("case %zu: %u results in place", i, count_reused(p));
+        mot_ctx_deinit(&ctx);
+    }
+}
+
 static void expect_refused(MotCtx *ctx, const MotProgram *p, const char *why)
 {
     assert_int_equal(mot_program_verify(p), MOT_ERR_MISMATCH);
@@ -157,6 +209,7 @@ int main(void)
         cmocka_unit_test(slices_of_the_outermost_dim_are_views),
         cmocka_unit_test(what_a_concat_joins_is_written_in_place),
         cmocka_unit_test(other_concats_are_kernels),
+        cmocka_unit_test(elementwise_results_take_over_operands),
         cmocka_unit_test(views_beyond_their_buffer_are_refused),
         cmocka_unit_test(parts_that_nothing_wrote_are_refused),
     };
