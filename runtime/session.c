@@ -199,6 +199,7 @@ static MotStatus bind_all(MotSession *s)
 {
     mot_ctx_deinit(&s->bound);
     mot_ctx_init(&s->bound);
+    mot_ctx_inherit(&s->bound, s->ctx);
     MotStatus status = mot_ctx_run(&s->bound, bind_ranks, s);
     if (status != MOT_OK)
         return mot_fail(s->ctx, status, MOT_NOWHERE, "%s", mot_text_get(&s->bound.error));
@@ -224,8 +225,10 @@ static MotStatus map_shared(MotSession *s)
     int64_t capacity = measure_capacity(s->program);
     size_t header = (sizeof(MotShared) + n * sizeof(MotRankState) + 4095) / 4096 * 4096;
     size_t bytes = header + n * (size_t)capacity;
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
+    void *p = mot_fault(s->ctx->faults, MOT_FAULT_map)
+                  ? MAP_FAILED
+                  : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "can't map %s for the ranks: %s",
                         mot_bytes_text(&s->ctx->arena, (double)bytes), strerror(errno));
@@ -468,7 +471,10 @@ MotStatus mot_session_reshare(MotSession *s, uint32_t axis, const int64_t *share
 {
     const MotProgram *p = s->program;
     size_t bytes = copy_kept(s, NULL, true) + 1;
-    char *store = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *store =
+        mot_fault(s->ctx->faults, MOT_FAULT_map)
+            ? MAP_FAILED
+            : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (store == MAP_FAILED)
         return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory to move %s",
                         mot_bytes_text(&s->ctx->arena, (double)bytes));
