@@ -94,7 +94,8 @@ MotStatus mot_file_lock(MotCtx *ctx, const char *path)
     int *fd = mot_arena_new(&ctx->arena, int);
     *fd = -1;
     mot_ctx_defer(ctx, close_lock, fd);
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    bool is_refused = mot_fault(ctx->faults, MOT_FAULT_write);
+    *fd = is_refused ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (*fd >= 0 && fcntl(*fd, F_SETLK, &lock) == 0)
         return MOT_OK;
