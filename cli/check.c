@@ -32,7 +32,7 @@ static MotStatus run_check(MotCtx *ctx, const MotArgs *args)
         MotCtx own; /* a case keeps nothing */
         const char *text = "";
         mot_ctx_init(&own);
-        own.debug = ctx->debug;
+        mot_ctx_inherit(&own, ctx);
         MotCaseResult result = mot_check_case(&own, dir, &text);
         n[result]++;
         bool is_told = result == MOT_CASE_FAILED || !mot_args_has(args, "-q");

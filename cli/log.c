@@ -55,7 +55,8 @@ MotStatus mot_log_open(MotCtx *ctx, const char *path, int64_t first_step, FILE *
     bool is_there = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     if (first_step && is_there)
         MOT_TRY(cut(ctx, path, first_step));
-    *out_log = fopen(path, first_step ? "a" : "w");
+    bool is_refused = mot_fault(ctx->faults, MOT_FAULT_write);
+    *out_log = is_refused ? NULL : fopen(path, first_step ? "a" : "w");
     return *out_log ? MOT_OK
                     : mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written: %s",
                                strerror(errno));

@@ -24,7 +24,9 @@ static const struct {
     {"MOTLEY_SKIP=PASS,...", "leave these passes out"},
     {"MOTLEY_RULE_LIMIT=N", "rewrites stop after N firings: bisects a wrong rewrite"},
     {"MOTLEY_VERIFY=1", "run the verifier after every pass (default in debug builds)"},
-    {"MOTLEY_FAIL=alloc:N", "the N-th allocation fails"},
+#define X(kind, error) " " #kind
+    {"MOTLEY_FAIL=KIND:N", "the N-th call of a kind fails:" MOT_FAULT_LIST(X)},
+#undef X
     {"MOTLEY_RANKS=threads|processes",
      "what a rank is; threads (the default under TSan) can't be killed"},
 };
@@ -91,6 +93,29 @@ static MotStatus read_count(MotCtx *ctx, const char *variable, const char *prefi
                                                              : refuse_switch(ctx, variable, text);
 }
 
+static MotStatus read_fault(MotCtx *ctx)
+{
+    const char *text = getenv("MOTLEY_FAIL");
+    long n = 0;
+    for (int kind = 0; text && kind < MOT_N_FAULTS; kind++) {
+        const char *prefix = mot_arena_printf(&ctx->arena, "%s:", mot_fault_names[kind]);
+        if (strncmp(text, prefix, strlen(prefix)) != 0)
+            continue;
+        MOT_TRY(read_count(ctx, "MOTLEY_FAIL", prefix, &n));
+        mot_ctx_fail_at(ctx, (MotFault)kind, n);
+        return MOT_OK;
+    }
+    return text ? refuse_switch(ctx, "MOTLEY_FAIL", text) : MOT_OK;
+}
+
+static void report_fault(MotCtx *ctx)
+{
+    for (int kind = 0; ctx->faults && kind < MOT_N_FAULTS; kind++)
+        if (ctx->faults->count[kind] < ctx->faults->at[kind])
+            mot_warn(ctx, MOT_NOWHERE, "MOTLEY_FAIL=%s:%ld was not reached: there were %ld",
+                     mot_fault_names[kind], ctx->faults->at[kind], ctx->faults->count[kind]);
+}
+
 static MotStatus read_ranks(MotCtx *ctx)
 {
     static const char *const kinds[] = {"processes", "threads"};
@@ -107,16 +132,14 @@ static MotStatus read_ranks(MotCtx *ctx)
 static MotStatus read_environment(MotCtx *ctx)
 {
     const char *verify = getenv("MOTLEY_VERIFY");
-    long fail_at = 0;
     MOT_TRY(read_passes(ctx, "MOTLEY_DUMP", "after:", &ctx->debug.dump));
     MOT_TRY(read_passes(ctx, "MOTLEY_STOP", "after:", &ctx->debug.stop));
     MOT_TRY(read_passes(ctx, "MOTLEY_SKIP", "", &ctx->debug.skip));
     MOT_TRY(read_count(ctx, "MOTLEY_RULE_LIMIT", "", &ctx->debug.rule_limit));
-    MOT_TRY(read_count(ctx, "MOTLEY_FAIL", "alloc:", &fail_at));
+    MOT_TRY(read_fault(ctx));
     MOT_TRY(read_ranks(ctx));
     if (verify)
         ctx->debug.verify = strcmp(verify, "0") != 0;
-    ctx->arena.fail_at = fail_at;
     return MOT_OK;
 }
 
@@ -136,10 +159,11 @@ static MotStatus run_verb(MotCtx *ctx, void *arg)
     call->talk = mot_args_has(args, "-q")   ? MOT_LOG_WARN
                  : mot_args_has(args, "-v") ? MOT_LOG_DEBUG
                                             : MOT_LOG_INFO;
-    MOT_TRY(call->verb->run(ctx, args));
-    if (ctx->debug.stop)
+    MotStatus status = call->verb->run(ctx, args);
+    report_fault(ctx);
+    if (status == MOT_OK && ctx->debug.stop)
         mot_warn(ctx, MOT_NOWHERE, "MOTLEY_STOP=%s: no such pass was run", ctx->debug.stop);
-    return MOT_OK;
+    return status;
 }
 
 static void print_group(const MotOption *group)

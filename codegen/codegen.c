@@ -6,6 +6,8 @@
  */
 #include "codegen/codegen.h"
 
+#include "support/file.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -73,21 +75,18 @@ static const char *name_file(MotCtx *ctx, const Work *w, uint64_t key)
 
 static bool read_cached(MotCtx *ctx, const Work *w, uint64_t key, MotImageBytes *out)
 {
-    FILE *file = w->folder ? fopen(name_file(ctx, w, key), "rb") : NULL;
-    if (!file)
+    const MotFileMap *map;
+    if (!w->folder)
         return false;
-    enum { MAX_BYTES = 16 << 20 };
-    struct stat info;
-    bool is_ok = fstat(fileno(file), &info) == 0 && info.st_size > 0 && info.st_size < MAX_BYTES;
-    if (is_ok) {
-        *out = (MotImageBytes){mot_arena_alloc(&ctx->arena, (size_t)info.st_size),
-                               (size_t)info.st_size};
-        is_ok =
-            fread(out->data, 1, out->n, file) == out->n && mot_image_is_valid(out->data, out->n);
+    if (mot_file_map(ctx, name_file(ctx, w, key), &map) != MOT_OK) {
+        mot_error_clear(ctx);
+        return false;
     }
-    fclose(file);
-    const MotImageHeader *header = is_ok ? out->data : NULL;
-    return header && header->key == key && header->isa == w->opts->isa;
+    const MotImageHeader *header = (const void *)map->data;
+    if (!mot_image_is_valid(map->data, map->n) || header->key != key || header->isa != w->opts->isa)
+        return false;
+    *out = (MotImageBytes){mot_arena_copy(&ctx->arena, map->data, map->n), map->n};
+    return true;
 }
 
 static void write_cached(MotCtx *ctx, const Work *w, uint64_t key, const MotImageBytes *image)
@@ -96,7 +95,7 @@ static void write_cached(MotCtx *ctx, const Work *w, uint64_t key, const MotImag
         return;
     const char *name = name_file(ctx, w, key);
     char *draft = mot_arena_printf(&ctx->arena, "%s/draft-XXXXXX", w->folder);
-    int fd = mkstemp(draft);
+    int fd = mot_fault(ctx->faults, MOT_FAULT_write) ? -1 : mkstemp(draft);
     if (fd < 0)
         return;
     bool is_ok = write(fd, image->data, image->n) == (ssize_t)image->n;
@@ -174,7 +173,9 @@ MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program, const MotCodegen
     for (uint32_t i = 0; i < n; i++) {
         workers[i].work = &work;
         mot_ctx_init(&workers[i].ctx);
+        mot_ctx_inherit(&workers[i].ctx, ctx);
         workers[i].is_started =
+            !mot_fault(ctx->faults, MOT_FAULT_start) &&
             pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) == 0;
         if (!workers[i].is_started)
             run_worker(&workers[i]);

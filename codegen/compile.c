@@ -53,10 +53,23 @@ static MotStatus make_machine(MotCtx *ctx, MotIsa isa, LLVMTargetMachineRef *out
     return MOT_OK;
 }
 
-static MotStatus optimize(MotLlvm *l, LLVMTargetMachineRef machine)
+/* One kernel on its way. What is LLVM's is disposed of at the end, also when memory runs out in between. */
+typedef struct {
+    MotLlvm l;
+    LLVMTargetMachineRef machine;
+    LLVMMemoryBufferRef object;
+    char *text;
+    uint64_t key;
+    MotImageBytes *out_image;
+    bool is_optimized; /* of the text */
+    const char **out_text;
+} Compilation;
+
+static MotStatus optimize(const Compilation *c)
 {
+    const MotLlvm *l = &c->l;
     char *error = NULL;
-    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(c->machine);
     LLVMSetModuleDataLayout(l->module, layout);
     LLVMDisposeTargetData(layout);
     LLVMSetTarget(l->module, "x86_64-unknown-linux-gnu");
@@ -64,7 +77,7 @@ static MotStatus optimize(MotLlvm *l, LLVMTargetMachineRef machine)
         return fail_llvm(l->ctx, "a kernel is invalid", error);
     LLVMDisposeMessage(error);
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-    LLVMErrorRef failure = LLVMRunPasses(l->module, passes, machine, options);
+    LLVMErrorRef failure = LLVMRunPasses(l->module, passes, c->machine, options);
     LLVMDisposePassBuilderOptions(options);
     if (!failure)
         return MOT_OK;
@@ -74,64 +87,69 @@ static MotStatus optimize(MotLlvm *l, LLVMTargetMachineRef machine)
     return status;
 }
 
-static MotStatus emit(MotLlvm *l, LLVMTargetMachineRef machine, uint64_t key,
-                      MotImageBytes *out_image)
+static MotStatus emit(Compilation *c)
 {
+    const MotLlvm *l = &c->l;
     char *error = NULL;
-    LLVMMemoryBufferRef object = NULL;
-    if (LLVMTargetMachineEmitToMemoryBuffer(machine, l->module, LLVMObjectFile, &error, &object))
+    if (LLVMTargetMachineEmitToMemoryBuffer(c->machine, l->module, LLVMObjectFile, &error,
+                                            &c->object))
         return fail_llvm(l->ctx, "no object", error);
-    MotStatus status =
-        mot_image_layout(l->ctx, LLVMGetBufferStart(object), LLVMGetBufferSize(object), l->isa, key,
-                         l->kernel->n_nests, out_image);
-    LLVMDisposeMemoryBuffer(object);
+    return mot_image_layout(l->ctx, LLVMGetBufferStart(c->object), LLVMGetBufferSize(c->object),
+                            l->isa, c->key, l->kernel->n_nests, c->out_image);
+}
+
+static MotStatus make_image(MotCtx *ctx, void *self)
+{
+    Compilation *c = self;
+    const MotKernelIr *kernel = c->l.kernel;
+    (void)ctx;
+    MOT_TRY(mot_llvm_print(&c->l));
+    MOT_TRY(optimize(c));
+    MOT_TRY(emit(c));
+    MotImageHeader *header = c->out_image->data;
+    for (uint32_t i = 0; i < kernel->n_nests; i++)
+        header->nest[i].is_coarse = kernel->nest[i]->shape == MOT_SHAPE_CONTRACT;
+    mot_image_seal(header);
+    return MOT_OK;
+}
+
+static MotStatus make_text(MotCtx *ctx, void *self)
+{
+    Compilation *c = self;
+    MotStatus status = mot_llvm_print(&c->l);
+    if (status == MOT_OK && c->is_optimized)
+        status = optimize(c);
+    c->text = LLVMPrintModuleToString(c->l.module);
+    *c->out_text = mot_arena_strdup(&ctx->arena, c->text);
     return status;
 }
 
-static MotStatus compile(MotLlvm *l, LLVMTargetMachineRef machine, uint64_t key,
-                         MotImageBytes *out_image)
+static MotStatus compile(MotCtx *ctx, const MotGraph *graph, MotIsa isa, Compilation *c,
+                         MotStatus (*body)(MotCtx *, void *))
 {
-    MOT_TRY(mot_llvm_print(l));
-    MOT_TRY(optimize(l, machine));
-    MOT_TRY(emit(l, machine, key, out_image));
-    MotImageHeader *header = out_image->data;
-    for (uint32_t i = 0; i < l->kernel->n_nests; i++)
-        header->nest[i].is_coarse = l->kernel->nest[i]->shape == MOT_SHAPE_CONTRACT;
-    mot_image_seal(header);
-    return MOT_OK;
+    MotKernelIr kernel;
+    MOT_TRY(mot_kernel_build(ctx, graph, &kernel));
+    MOT_TRY(make_machine(ctx, isa, &c->machine));
+    mot_llvm_init(&c->l, ctx, &kernel, isa);
+    MotStatus status = mot_ctx_run(ctx, body, c);
+    if (c->object)
+        LLVMDisposeMemoryBuffer(c->object);
+    LLVMDisposeMessage(c->text);
+    mot_llvm_deinit(&c->l);
+    LLVMDisposeTargetMachine(c->machine);
+    return status;
 }
 
 MotStatus mot_codegen_kernel(MotCtx *ctx, const MotGraph *graph, MotIsa isa, uint64_t key,
                              MotImageBytes *out_image)
 {
-    MotKernelIr kernel;
-    LLVMTargetMachineRef machine;
-    MOT_TRY(mot_kernel_build(ctx, graph, &kernel));
-    MOT_TRY(make_machine(ctx, isa, &machine));
-    MotLlvm l;
-    mot_llvm_init(&l, ctx, &kernel, isa);
-    MotStatus status = compile(&l, machine, key, out_image);
-    mot_llvm_deinit(&l);
-    LLVMDisposeTargetMachine(machine);
-    return status;
+    Compilation c = {.key = key, .out_image = out_image};
+    return compile(ctx, graph, isa, &c, make_image);
 }
 
 MotStatus mot_codegen_text(MotCtx *ctx, const MotGraph *graph, MotIsa isa, bool is_optimized,
                            const char **out_text)
 {
-    MotKernelIr kernel;
-    LLVMTargetMachineRef machine;
-    MOT_TRY(mot_kernel_build(ctx, graph, &kernel));
-    MOT_TRY(make_machine(ctx, isa, &machine));
-    MotLlvm l;
-    mot_llvm_init(&l, ctx, &kernel, isa);
-    MotStatus status = mot_llvm_print(&l);
-    if (status == MOT_OK && is_optimized)
-        status = optimize(&l, machine);
-    char *text = LLVMPrintModuleToString(l.module);
-    *out_text = mot_arena_strdup(&ctx->arena, text);
-    LLVMDisposeMessage(text);
-    mot_llvm_deinit(&l);
-    LLVMDisposeTargetMachine(machine);
-    return status;
+    Compilation c = {.is_optimized = is_optimized, .out_text = out_text};
+    return compile(ctx, graph, isa, &c, make_text);
 }

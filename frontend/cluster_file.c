@@ -289,10 +289,10 @@ MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, siz
 
 MotStatus mot_cluster_read(MotCtx *ctx, const char *path, MotCluster **out_cluster)
 {
-    FILE *file = fopen(path, "rb");
+    char *text = mot_arena_alloc(&ctx->arena, MOT_CLUSTER_MAX_TEXT + 1);
+    FILE *file = mot_fault(ctx->faults, MOT_FAULT_open) ? NULL : fopen(path, "rb");
     if (!file)
         return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "%s", strerror(errno));
-    char *text = mot_arena_alloc(&ctx->arena, MOT_CLUSTER_MAX_TEXT + 1);
     size_t n = fread(text, 1, MOT_CLUSTER_MAX_TEXT + 1, file);
     bool has_failed = ferror(file) != 0;
     fclose(file);

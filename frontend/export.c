@@ -6,12 +6,10 @@
  */
 #include "frontend/export.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include "support/writer.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Field numbers of the ONNX schema. */
 enum { MODEL_GRAPH = 7, GRAPH_INITIALIZER = 5, TENSOR_RAW_DATA = 9 };
@@ -220,47 +218,13 @@ static MotStatus inline_external(Export *e, MotExported *by_initializer)
 
 /* ---- The file ---- */
 
-static MotStatus fail_io(MotCtx *ctx, const char *what, const char *path)
+static MotStatus write_pieces(MotCtx *ctx, const Pieces *p, const char *path)
 {
-    return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "cannot %s %s: %s", what,
-                    mot_quote(&ctx->arena, path), strerror(errno));
-}
-
-static bool write_pieces(int fd, const Pieces *p)
-{
-    for (uint32_t i = 0; i < p->list.n; i++) {
-        const char *bytes = p->list.data[i].bytes;
-        for (size_t left = p->list.data[i].n; left > 0;) {
-            ssize_t n = write(fd, bytes, left);
-            if (n < 0 && errno == EINTR)
-                continue;
-            if (n <= 0)
-                return false;
-            bytes += n;
-            left -= (size_t)n;
-        }
-    }
-    return fsync(fd) == 0;
-}
-
-/* Under a new name beside `path` first, so that `path` is never half written. */
-static MotStatus write_atomically(MotCtx *ctx, const Pieces *p, const char *path)
-{
-    const char *fresh = mot_arena_printf(&ctx->arena, "%s.part%ld", path, (long)getpid());
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return fail_io(ctx, "create", fresh);
-    bool is_written = write_pieces(fd, p);
-    if (!is_written)
-        fail_io(ctx, "write", fresh);
-    if (close(fd) != 0 && is_written)
-        is_written = fail_io(ctx, "write", fresh) == MOT_OK;
-    if (is_written && rename(fresh, path) == 0)
-        return MOT_OK;
-    if (is_written)
-        fail_io(ctx, "replace", path);
-    unlink(fresh);
-    return ctx->status;
+    MotWriter w;
+    MOT_TRY(mot_writer_open(ctx, path, &w));
+    for (uint32_t i = 0; i < p->list.n; i++)
+        MOT_TRY(mot_writer_add(&w, p->list.data[i].bytes, p->list.data[i].n));
+    return mot_writer_close(&w);
 }
 
 MotStatus mot_export(MotCtx *ctx, const MotOnnxFile *file, const MotExported *tensors, uint32_t n,
@@ -277,5 +241,5 @@ MotStatus mot_export(MotCtx *ctx, const MotOnnxFile *file, const MotExported *te
         return mot_fail(ctx, MOT_ERR_LIMIT, (MotLoc){file->path, NULL},
                         "the exported model would have %s; an ONNX file ends at 2 GiB",
                         mot_bytes_text(&ctx->arena, (double)pieces.n));
-    return write_atomically(ctx, &pieces, path);
+    return write_pieces(ctx, &pieces, path);
 }

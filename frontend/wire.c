@@ -151,8 +151,10 @@ static MotStatus skip_fixed(Scan *s, size_t end, size_t width)
 
 static MotStatus make_copy(Scan *s)
 {
-    void *p = mmap(NULL, s->wire->n, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mot_fault(s->ctx->faults, MOT_FAULT_map)
+                  ? MAP_FAILED
+                  : mmap(NULL, s->wire->n, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) {
         (void)mot_fail(s->ctx, MOT_ERR_MEMORY, (MotLoc){s->wire->file, NULL},
                        "no address space for a copy of the file");

@@ -136,7 +136,7 @@ static MotStatus list_folder(MotCtx *ctx, const char *dir, const char *prefix,
     MotVec(const char *) names = {0};
     DIR **d = mot_arena_new(&ctx->arena, DIR *);
     mot_ctx_defer(ctx, close_folder, d);
-    *d = opendir(dir);
+    *d = mot_fault(ctx->faults, MOT_FAULT_open) ? NULL : opendir(dir);
     if (!*d)
         return mot_fail(ctx, MOT_ERR_IO, (MotLoc){dir, NULL}, "can't be read: %s", strerror(errno));
     for (const struct dirent *e; (e = readdir(*d));)
@@ -291,19 +291,20 @@ static MotStatus read_dims(MotCtx *ctx, const char *file, const MotJson *object,
     return MOT_OK;
 }
 
+static bool is_missing(const char *path)
+{
+    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **out_root,
                                MotCheckpointInfo *out_info)
 {
     const char *file = join(ctx, path, "manifest.json");
     const MotFileMap *map;
-    MotStatus status = mot_file_map(ctx, file, &map);
-    if (status == MOT_ERR_MEMORY)
-        return status;
-    if (status != MOT_OK) {
-        mot_error_clear(ctx);
+    if (is_missing(file))
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
                         "has no manifest.json: it was not finished");
-    }
+    MOT_TRY(mot_file_map(ctx, file, &map));
     if (!is_sealed(ctx, map))
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "was changed or cut off");
     MOT_TRY(mot_json_parse(ctx, MOT_ERR_DATA, file, (const char *)map->data, map->n, out_root));
@@ -337,7 +338,7 @@ MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path, MotCheckpointInfo
             mot_json_string(mot_json_get(mot_json_get(root, "files"), file_names[f]), "");
         const char *file = join(ctx, path, file_names[f]);
         uint64_t hash;
-        if (access(file, F_OK) != 0)
+        if (is_missing(file))
             return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "is missing");
         MOT_TRY(hash_file(ctx, file, &hash));
         char have[17];
@@ -367,8 +368,8 @@ MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_pat
     for (uint32_t i = 0; i < n; i++) {
         *out_path = join(ctx, dir, names[i]);
         MotStatus status = mot_checkpoint_verify(ctx, *out_path, out_info);
-        if (status == MOT_OK || status == MOT_ERR_MEMORY)
-            return status;
+        if (status != MOT_ERR_DATA)
+            return status; /* what the system refuses now may be sound */
         mot_warn(ctx, MOT_NOWHERE, "%s; trying the one before it", mot_text_get(&ctx->error));
         mot_error_clear(ctx);
     }

@@ -81,7 +81,6 @@ static void close_cpu(void *self)
         mot_image_unmap(&d->mapped[i].image);
     free(d->mapped);
     free(d->scratch);
-    free(d);
 }
 
 /* Every thread gets at least `bytes` of scratch. */
@@ -90,7 +89,10 @@ static MotStatus reserve_scratch(Cpu *d, MotCtx *ctx, int64_t bytes)
     bytes = (bytes + SCRATCH_ALIGNMENT - 1) & ~(int64_t)(SCRATCH_ALIGNMENT - 1);
     if (bytes <= d->scratch_bytes)
         return MOT_OK;
-    char *scratch = aligned_alloc(SCRATCH_ALIGNMENT, (size_t)bytes * mot_pool_size(d->pool));
+    size_t n_threads = mot_pool_size(d->pool);
+    char *scratch = mot_fault(ctx->faults, MOT_FAULT_alloc)
+                        ? NULL
+                        : aligned_alloc(SCRATCH_ALIGNMENT, (size_t)bytes * n_threads);
     if (!scratch)
         return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for %lld bytes of scratch",
                         (long long)bytes);
@@ -105,9 +107,7 @@ static MotStatus open_cpu(MotCtx *ctx, uint32_t threads, bool may_spin, void **o
     if (mot_isa_best() < 0)
         return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
                         "the cpu backend needs AVX2, which this machine lacks");
-    Cpu *d = calloc(1, sizeof *d);
-    if (!d)
-        return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for a device");
+    Cpu *d = mot_arena_new(&ctx->arena, Cpu);
     mot_ctx_defer(ctx, close_cpu, d);
     d->ctx = ctx;
     d->bad_index = NO_INDEX;
@@ -131,7 +131,8 @@ static MotStatus map_image(Cpu *d, MotCtx *ctx, const MotKernel *kernel, MotImag
                         "kernel %s was not compiled for the cpu backend", kernel->name);
     if (d->n_mapped == d->cap_mapped) {
         uint32_t cap = d->cap_mapped ? 2 * d->cap_mapped : 64;
-        Mapped *grown = realloc(d->mapped, cap * sizeof *grown);
+        bool is_refused = mot_fault(ctx->faults, MOT_FAULT_alloc);
+        Mapped *grown = is_refused ? NULL : realloc(d->mapped, cap * sizeof *grown);
         if (!grown)
             return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for %u kernels", cap);
         d->mapped = grown;

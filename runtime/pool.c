@@ -115,7 +115,7 @@ MotStatus mot_pool_open(MotCtx *ctx, const MotPoolOpts *opts, MotPool **out_pool
 {
     uint32_t n = opts->n_threads ? opts->n_threads : 1;
     size_t bytes = (sizeof(MotPool) + n * sizeof(Worker) + 63) & ~(size_t)63;
-    MotPool *p = aligned_alloc(64, bytes);
+    MotPool *p = mot_fault(ctx->faults, MOT_FAULT_alloc) ? NULL : aligned_alloc(64, bytes);
     if (!p)
         return mot_fail(ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory for a pool of %u threads", n);
     memset(p, 0, bytes);
@@ -127,7 +127,9 @@ MotStatus mot_pool_open(MotCtx *ctx, const MotPoolOpts *opts, MotPool **out_pool
     for (uint32_t i = 1; i < n; i++) {
         Worker *w = &p->worker[i];
         *w = (Worker){.pool = p, .number = i};
-        int error = pthread_create(&w->thread, NULL, work, w);
+        int error = mot_fault(ctx->faults, MOT_FAULT_start)
+                        ? EAGAIN
+                        : pthread_create(&w->thread, NULL, work, w);
         if (error) {
             mot_pool_close(p);
             return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "starting thread %u of %u: %s", i + 1, n,

@@ -200,9 +200,7 @@ MotStatus mot_rank_run(const MotRankArgs *args)
     MotRankState *state = &shared->rank[args->position];
     MotCtx ctx;
     mot_ctx_init(&ctx);
-    ctx.debug = args->host->debug;
-    ctx.log = args->host->log;
-    ctx.log_self = args->host->log_self;
+    mot_ctx_inherit(&ctx, args->host);
     Rank r = {.ctx = &ctx, .args = args, .program = *args->program};
     for (uint32_t a = 0; a < r.program.mesh.n_axes; a++)
         r.program.mesh.axis[a].share = shared->share[a];

@@ -203,6 +203,7 @@ static MotStatus bind_all(MotSession *s)
     MotCtx *bound = &s->bound[++s->n_bindings % 2];
     mot_ctx_deinit(bound);
     mot_ctx_init(bound);
+    mot_ctx_inherit(bound, s->ctx);
     MotStatus status = mot_ctx_run(bound, bind_ranks, s);
     if (status != MOT_OK)
         return mot_fail(s->ctx, status, MOT_NOWHERE, "%s", mot_text_get(&bound->error));
@@ -228,8 +229,10 @@ static MotStatus map_shared(MotSession *s)
     int64_t capacity = measure_capacity(s->program);
     size_t header = (sizeof(MotShared) + n * sizeof(MotRankState) + 4095) / 4096 * 4096;
     size_t bytes = header + n * (size_t)capacity;
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
+    void *p = mot_fault(s->ctx->faults, MOT_FAULT_map)
+                  ? MAP_FAILED
+                  : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "can't map %s for the ranks: %s",
                         mot_bytes_text(&s->ctx->arena, (double)bytes), strerror(errno));
@@ -450,7 +453,10 @@ static MotStatus move_kept(MotSession *s, const MotBinding *from, int64_t *out_m
 {
     MotMover mover = {s->shared, s->program, from, s->bindings};
     size_t bytes = mot_mover_room(&mover) + 1;
-    char *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *room =
+        mot_fault(s->ctx->faults, MOT_FAULT_map)
+            ? MAP_FAILED
+            : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED)
         return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "no memory to move %s",
                         mot_bytes_text(&s->ctx->arena, (double)bytes));

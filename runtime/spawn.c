@@ -31,13 +31,14 @@ static void *be_thread(void *self)
 MotStatus mot_spawn_start(MotCtx *ctx, const MotRankArgs *args, MotSpawn *out_spawn)
 {
     pid_t host = getpid();
+    bool is_refused = mot_fault(ctx->faults, MOT_FAULT_start);
     int error = 0;
     *out_spawn = (MotSpawn){.args = *args};
     if (ctx->debug.ranks_are_threads) {
-        error = pthread_create(&out_spawn->thread, NULL, be_thread, out_spawn);
+        error = is_refused ? errno : pthread_create(&out_spawn->thread, NULL, be_thread, out_spawn);
     } else {
         fflush(NULL);
-        out_spawn->pid = fork();
+        out_spawn->pid = is_refused ? -1 : fork();
         if (out_spawn->pid == 0)
             be_process(args, host);
         error = out_spawn->pid < 0 ? errno : 0;

@@ -56,7 +56,7 @@ static void add_chunk(MotArena *arena, size_t bytes)
 
 void *mot_arena_alloc(MotArena *arena, size_t bytes)
 {
-    if (bytes > SIZE_MAX / 4 || (arena->fail_at > 0 && --arena->fail_at == 0))
+    if (bytes > SIZE_MAX / 4 || mot_fault(arena->faults, MOT_FAULT_alloc))
         refuse(arena, bytes);
     bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     if (!arena->head || arena->head->size - arena->head->used < bytes)

@@ -7,6 +7,8 @@
 #ifndef MOTLEY_SUPPORT_ARENA_H
 #define MOTLEY_SUPPORT_ARENA_H
 
+#include "support/fault.h"
+
 #include <stddef.h>
 
 typedef struct MotArenaChunk MotArenaChunk;
@@ -15,7 +17,7 @@ typedef struct MotArena {
     MotArenaChunk *head;
     size_t used_bytes;  /* over all chunks, slack included */
     size_t limit_bytes; /* 0: none */
-    long fail_at;       /* fails the N-th allocation from now (tests); 0: never */
+    MotFaults *faults;  /* NULL: the system alone refuses */
     void (*on_exhausted)(void *self, size_t wanted_bytes);
     void *self;
 } MotArena;

@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,26 @@ void mot_ctx_init(MotCtx *ctx)
     ctx->debug.verify = true;
 #endif
     ctx->debug.ranks_are_threads = MOT_HAS_TSAN;
+}
+
+static void use_faults(MotCtx *ctx, MotFaults *faults)
+{
+    ctx->faults = ctx->arena.faults = ctx->names.faults = faults;
+}
+
+void mot_ctx_inherit(MotCtx *ctx, const MotCtx *from)
+{
+    ctx->debug = from->debug;
+    ctx->log = from->log;
+    ctx->log_self = from->log_self;
+    use_faults(ctx, from->faults);
+}
+
+void mot_ctx_fail_at(MotCtx *ctx, MotFault kind, long n)
+{
+    ctx->own_faults.at[kind] = n;
+    atomic_store(&ctx->own_faults.count[kind], 0);
+    use_faults(ctx, &ctx->own_faults);
 }
 
 static void release_deferred(MotCtx *ctx, uint32_t n_kept)

@@ -47,6 +47,8 @@ typedef struct MotCtx {
     MotStatus status;
     MotText error; /* first line: the failure; then notes and hints, a line each */
     MotDebug debug;
+    MotFaults *faults; /* NULL, or own_faults of this context or of the one that it inherits from */
+    MotFaults own_faults;
     long rule_firings;
     void (*log)(void *self, MotLogLevel level, const char *line);
     void *log_self;
@@ -55,6 +57,10 @@ typedef struct MotCtx {
 } MotCtx;
 
 void mot_ctx_init(MotCtx *ctx);
+/* Gives a context the switches, the log and the faults of another one, which outlives it. */
+void mot_ctx_inherit(MotCtx *ctx, const MotCtx *from);
+/* Has the n-th call of a kind from now refused (fault.h). */
+void mot_ctx_fail_at(MotCtx *ctx, MotFault kind, long n);
 /* Releases the deferred handles, newest first, then the arena. */
 void mot_ctx_deinit(MotCtx *ctx);
 

@@ -42,7 +42,9 @@ MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **ou
     *out_map = map;
     if (st.st_size == 0)
         return MOT_OK;
-    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *data = mot_fault(ctx->faults, MOT_FAULT_map)
+                     ? MAP_FAILED
+                     : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
         return mot_fail(ctx, MOT_ERR_IO, loc, "cannot be mapped: %s", strerror(errno));
     *map = (MotFileMap){data, (size_t)st.st_size};
@@ -70,7 +72,8 @@ static MotStatus map_body(MotCtx *ctx, void *arg)
 MotStatus mot_file_map(MotCtx *ctx, const char *path, const MotFileMap **out_map)
 {
     MotLoc loc = {path, NULL};
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int fd =
+        mot_fault(ctx->faults, MOT_FAULT_open) ? -1 : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return mot_fail(ctx, MOT_ERR_IO, loc, "%s", strerror(errno));
     MapCall call = {fd, loc, out_map};

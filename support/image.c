@@ -77,8 +77,10 @@ MotStatus mot_image_map(MotCtx *ctx, const void *image, size_t n, MotImage *out_
     if (!mot_isa_is_supported((MotIsa)h.isa))
         return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE,
                         "a kernel image needs %s, which this machine lacks", mot_isa_names[h.isa]);
-    char *base =
-        mmap(NULL, h.payload_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *base = mot_fault(ctx->faults, MOT_FAULT_map)
+                     ? MAP_FAILED
+                     : mmap(NULL, h.payload_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "mapping a kernel image: %s",
                         strerror(errno));

@@ -21,7 +21,7 @@ MotStatus mot_writer_open(MotCtx *ctx, const char *path, MotWriter *out_writer)
 {
     char *temporary = mot_arena_printf(&ctx->arena, "%s.XXXXXX", path);
     *out_writer = (MotWriter){.ctx = ctx, .path = path, .temporary = temporary};
-    out_writer->fd = mkostemp(temporary, O_CLOEXEC);
+    out_writer->fd = mot_fault(ctx->faults, MOT_FAULT_write) ? -1 : mkostemp(temporary, O_CLOEXEC);
     if (out_writer->fd < 0)
         return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written: %s",
                         strerror(errno));
@@ -32,7 +32,7 @@ MotStatus mot_writer_add(MotWriter *w, const void *data, size_t bytes)
 {
     const char *p = data;
     while (bytes) {
-        ssize_t n = write(w->fd, p, bytes);
+        ssize_t n = mot_fault(w->ctx->faults, MOT_FAULT_write) ? -1 : write(w->fd, p, bytes);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -46,11 +46,12 @@ MotStatus mot_writer_add(MotWriter *w, const void *data, size_t bytes)
 
 MotStatus mot_writer_close(MotWriter *w)
 {
-    if (fchmod(w->fd, 0644) != 0 || fsync(w->fd) != 0)
+    MotFaults *faults = w->ctx->faults;
+    if (fchmod(w->fd, 0644) != 0 || mot_fault(faults, MOT_FAULT_write) || fsync(w->fd) != 0)
         return fail_write(w);
     int fd = w->fd;
     w->fd = -1;
-    if (close(fd) != 0 || rename(w->temporary, w->path) != 0)
+    if (close(fd) != 0 || mot_fault(faults, MOT_FAULT_write) || rename(w->temporary, w->path) != 0)
         return fail_write(w);
     return MOT_OK;
 }
@@ -74,7 +75,8 @@ MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *data, size_t
 MotStatus mot_file_make_dir(MotCtx *ctx, const char *path)
 {
     struct stat st;
-    if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+    int made = mot_fault(ctx->faults, MOT_FAULT_write) ? -1 : mkdir(path, 0777);
+    if (made == 0 || (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
         return MOT_OK;
     return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be made a directory: %s",
                     strerror(errno));
@@ -92,7 +94,8 @@ MotStatus mot_file_lock(MotCtx *ctx, const char *path)
     int *fd = mot_arena_new(&ctx->arena, int);
     *fd = -1;
     mot_ctx_defer(ctx, close_lock, fd);
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    bool is_refused = mot_fault(ctx->faults, MOT_FAULT_write);
+    *fd = is_refused ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (*fd >= 0 && fcntl(*fd, F_SETLK, &lock) == 0)
         return MOT_OK;

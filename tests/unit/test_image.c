@@ -45,6 +45,29 @@ static MotImageBytes make_image(MotCtx *ctx)
     return image;
 }
 
+static MotStatus compile_body(MotCtx *ctx, void *out_image)
+{
+    return mot_codegen_kernel(ctx, make_graph(ctx, 100), MOT_ISA_AVX2, 42, out_image);
+}
+
+/* What LLVM holds is given back, wherever our own memory ends (a leak fails under ASan). */
+static void running_out_of_memory_is_clean(void **state)
+{
+    (void)state;
+    MotStatus status = MOT_ERR_MEMORY;
+    long n = 0;
+    while (status == MOT_ERR_MEMORY) {
+        MotCtx ctx;
+        MotImageBytes image;
+        mot_ctx_init(&ctx);
+        mot_ctx_fail_at(&ctx, MOT_FAULT_alloc, ++n);
+        status = mot_ctx_run(&ctx, compile_body, &image);
+        mot_ctx_deinit(&ctx);
+    }
+    assert_int_equal(status, MOT_OK);
+    assert_true(n > 20);
+}
+
 static void check_runs(const MotImage *image)
 {
     float x[100], y[100];
@@ -299,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {TEST(an_image_runs_wherever_it_is_mapped),
                                        TEST(a_flipped_bit_anywhere_is_noticed),
                                        TEST(another_version_is_refused),
+                                       TEST(running_out_of_memory_is_clean),
                                        TEST(a_call_within_the_object_is_resolved),
                                        TEST(what_needs_a_linker_is_refused),
                                        TEST(the_cache_gives_the_same_image_and_mends_itself),

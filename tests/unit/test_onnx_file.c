@@ -270,7 +270,7 @@ static void running_out_of_memory_is_clean(void **state)
     for (long at = 1; status == MOT_ERR_MEMORY; at++) {
         MotCtx ctx;
         mot_ctx_init(&ctx);
-        ctx.arena.fail_at = at;
+        mot_ctx_fail_at(&ctx, MOT_FAULT_alloc, at);
         Opening o = {.path = "m", .bytes = bytes, .n = n, .opts = mot_onnx_opts_default()};
         status = mot_ctx_run(&ctx, open_and_read, &o);
         failures += status == MOT_ERR_MEMORY;

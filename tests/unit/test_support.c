@@ -192,7 +192,7 @@ static void fail_at_unwinds_at_exactly_that_allocation(void **state)
     MotCtx *ctx = *state;
     for (int n = 1; n <= 5; n++) {
         Hunger h = {.bytes = 24, .n = 5};
-        ctx->arena.fail_at = n;
+        mot_ctx_fail_at(ctx, MOT_FAULT_alloc, n);
         assert_int_equal(mot_ctx_run(ctx, allocate, &h), MOT_ERR_MEMORY);
         assert_int_equal(h.n_done, n - 1);
         assert_int_equal(ctx->status, MOT_ERR_MEMORY);
@@ -201,7 +201,7 @@ static void fail_at_unwinds_at_exactly_that_allocation(void **state)
         mot_error_clear(ctx);
     }
     Hunger enough = {.bytes = 24, .n = 5};
-    ctx->arena.fail_at = 6;
+    mot_ctx_fail_at(ctx, MOT_FAULT_alloc, 6);
     assert_int_equal(mot_ctx_run(ctx, allocate, &enough), MOT_OK);
     assert_int_equal(ctx->status, MOT_OK);
 }
@@ -245,7 +245,7 @@ static void the_context_lives_on_after_exhaustion(void **state)
     MotCtx *ctx = *state;
     const char *name = mot_intern(ctx, "before");
     Hunger h = {.bytes = 8, .n = 1};
-    ctx->arena.fail_at = 1;
+    mot_ctx_fail_at(ctx, MOT_FAULT_alloc, 1);
     assert_int_equal(mot_ctx_run(ctx, allocate, &h), MOT_ERR_MEMORY);
     mot_note(ctx, "while testing");
     assert_text_equal(ctx->error, "out of memory");
@@ -257,7 +257,7 @@ static void the_context_lives_on_after_exhaustion(void **state)
 static MotStatus run_inner(MotCtx *ctx, void *arg)
 {
     void *mine = ctx->unwind;
-    ctx->arena.fail_at = 1;
+    mot_ctx_fail_at(ctx, MOT_FAULT_alloc, 1);
     MotStatus inner = mot_ctx_run(ctx, allocate, arg);
     assert_ptr_equal(ctx->unwind, mine);
     return inner == MOT_ERR_MEMORY ? MOT_ERR_LIMIT : MOT_ERR_INTERNAL;
@@ -719,7 +719,7 @@ static void deferred_handles_are_released_newest_first(void **state)
     for (int i = 0; i < 3; i++)
         mot_ctx_defer(&ctx, release_letter, letters + i);
     Hunger h = {.bytes = 8, .n = 1};
-    ctx.arena.fail_at = 1;
+    mot_ctx_fail_at(&ctx, MOT_FAULT_alloc, 1);
     assert_int_equal(mot_ctx_run(&ctx, allocate, &h), MOT_ERR_MEMORY);
     assert_string_equal(released, ""); /* an unwind alone releases nothing */
     mot_ctx_deinit(&ctx);
