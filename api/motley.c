@@ -255,18 +255,17 @@ static int64_t count_bytes(const MotleyTensor *t)
 /* Number i of the kind. False: there are fewer. */
 static bool find(const MotleyModel *m, MotleyKind kind, size_t i, MotleyTensor *out)
 {
-    const MotProgram *p = m->job.program;
+    const MotPipeline *p = m->job.pipeline;
     if (m->stage != OPEN)
         return false;
     if (kind == MOTLEY_OUTPUT) {
-        if (m->job.loss.form || i >= p->outputs.n)
+        if (m->job.loss.form || i >= p->results.n)
             return false;
-        const MotOutput *output = &p->outputs.data[i];
-        *out = describe(output->name, &p->bufs.data[output->eval_buf].global);
+        *out = describe(p->results.data[i].name, &p->results.data[i].type);
         return true;
     }
-    for (uint32_t b = 0; b < p->bufs.n; b++) {
-        const MotBuf *buf = &p->bufs.data[b];
+    for (uint32_t b = 0; b < p->vars.n; b++) {
+        const MotBuf *buf = p->vars.data[b];
         bool is_one = kind == MOTLEY_INPUT ? buf->kind == MOT_BUF_INPUT : mot_job_is_param(buf);
         if (!is_one || i-- > 0)
             continue;
@@ -364,8 +363,8 @@ static MotStatus write_inputs(MotCtx *ctx, const Call *call, uint32_t n_batches)
                         "%zu tensors are given, %u batches of %zu inputs are wanted", call->n[0],
                         n_batches, n);
     for (uint32_t micro = 0; micro < n_batches; micro++)
-        for (uint32_t i = 0; i < job->program->bufs.n; i++) {
-            const MotBuf *buf = &job->program->bufs.data[i];
+        for (uint32_t i = 0; i < job->pipeline->vars.n; i++) {
+            const MotBuf *buf = job->pipeline->vars.data[i];
             if (buf->kind != MOT_BUF_INPUT)
                 continue;
             const MotleyTensor *t = find_tensor(call->tensors[0] + micro * n, n, buf->name);
@@ -452,9 +451,9 @@ MotleyStatus motley_run(MotleyModel *m, const MotleyTensor *inputs, size_t n_inp
 static const MotBuf *find_param(MotCtx *ctx, const MotleyModel *m, const char *name,
                                 bool *out_is_second)
 {
-    const MotProgram *p = m->job.program;
-    for (uint32_t i = 0; i < p->bufs.n && name; i++) {
-        const MotBuf *buf = &p->bufs.data[i];
+    const MotPipeline *p = m->job.pipeline;
+    for (uint32_t i = 0; i < p->vars.n && name; i++) {
+        const MotBuf *buf = p->vars.data[i];
         if (!mot_job_is_param(buf))
             continue;
         const char *tied = mot_attrs(buf->source, param)->tied;

@@ -56,7 +56,7 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
 static void put_ranks(MotJsonWriter *w, const MotJob *job)
 {
     mot_json_open(w, "ranks", '[');
-    for (uint32_t i = 0; i < job->program->mesh.n_devices; i++) {
+    for (uint32_t i = 0; i < mot_session_ranks(job->session); i++) {
         const MotRankState *rank = mot_session_rank(job->session, i);
         mot_json_open(w, NULL, '{');
         mot_json_put_number(w, "busy_ms", (double)rank->busy_ns * 1e-6);
@@ -72,7 +72,7 @@ static void print_result(MotCtx *ctx, const MotJob *job, double *ms, const doubl
                          int64_t warmup, int64_t steps, double base_mb)
 {
     double peak = read_memory_mb("VmHWM:");
-    for (uint32_t i = 0; i < job->program->mesh.n_devices; i++)
+    for (uint32_t i = 0; i < mot_session_ranks(job->session); i++)
         peak += mot_session_rank_memory(job->session, i);
     qsort(ms, (size_t)steps, sizeof *ms, compare_doubles);
     double median = ms[steps / 2];

@@ -48,8 +48,8 @@ static MotStatus read_gradient(MotCtx *ctx, MotJob *job, const MotTrainedRow *ro
     const char *output = mot_arena_printf(&ctx->arena, "gradient:%s", row->name);
     *out_gradient =
         (MotTensor){row->type, mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&row->type))};
-    for (uint32_t i = 0; i < job->program->outputs.n; i++)
-        if (strcmp(job->program->outputs.data[i].name, output) == 0) {
+    for (uint32_t i = 0; i < job->pipeline->results.n; i++)
+        if (strcmp(job->pipeline->results.data[i].name, output) == 0) {
             MotTensor value;
             MOT_TRY(mot_session_output(job->session, output, MOT_SECTION_STEP, &value));
             mot_param_to_file(&value.type, find_param(job->graph, row->name), value.data,

@@ -14,8 +14,8 @@ static const MotOption run_options[] = {
 /* Every input must have been given: there is nothing sensible to run on otherwise. */
 static MotStatus check_inputs(MotCtx *ctx, const MotJob *job)
 {
-    for (uint32_t i = 0; i < job->program->bufs.n; i++) {
-        const MotBuf *buf = &job->program->bufs.data[i];
+    for (uint32_t i = 0; i < job->pipeline->vars.n; i++) {
+        const MotBuf *buf = job->pipeline->vars.data[i];
         bool is_given = buf->kind != MOT_BUF_INPUT;
         for (uint32_t k = 0; !is_given && k < job->n_inputs; k++)
             is_given = strcmp(job->inputs[k].name, buf->name) == 0;
@@ -31,11 +31,11 @@ static MotStatus check_inputs(MotCtx *ctx, const MotJob *job)
 }
 
 /* The output that `NAME=FILE` is about: the longest name counts, as names may hold '='. NULL: none. */
-static const MotOutput *find_output(const MotProgram *p, const char *text)
+static const MotResult *find_output(const MotPipeline *p, const char *text)
 {
-    const MotOutput *found = NULL;
-    for (uint32_t i = 0; i < p->outputs.n; i++) {
-        const MotOutput *o = &p->outputs.data[i];
+    const MotResult *found = NULL;
+    for (uint32_t i = 0; i < p->results.n; i++) {
+        const MotResult *o = &p->results.data[i];
         size_t n = strlen(o->name);
         if (strncmp(text, o->name, n) == 0 && text[n] == '=' && (!found || n > strlen(found->name)))
             found = o;
@@ -44,18 +44,18 @@ static const MotOutput *find_output(const MotProgram *p, const char *text)
 }
 
 /* Where the output goes; NULL: nowhere. */
-static const char *find_path(const MotJob *job, const MotOutput *output)
+static const char *find_path(const MotJob *job, const MotResult *output)
 {
     uint32_t n;
     const char *const *texts = mot_args_list(job->args, "--output", &n), *path = NULL;
     for (uint32_t i = 0; i < n; i++)
-        if (find_output(job->program, texts[i]) == output)
+        if (find_output(job->pipeline, texts[i]) == output)
             path = texts[i] + strlen(output->name) + 1;
     return path;
 }
 
 /* Writes what --output names; without any, and without --json, tells what there is. */
-static MotStatus write_output(MotCtx *ctx, MotJob *job, const MotOutput *output, MotJsonWriter *w)
+static MotStatus write_output(MotCtx *ctx, MotJob *job, const MotResult *output, MotJsonWriter *w)
 {
     MotTensor value;
     const char *path = find_path(job, output);
@@ -79,7 +79,7 @@ static MotStatus check_output_names(MotCtx *ctx, const MotJob *job)
     uint32_t n;
     const char *const *texts = mot_args_list(job->args, "--output", &n);
     for (uint32_t i = 0; i < n; i++)
-        if (!find_output(job->program, texts[i]))
+        if (!find_output(job->pipeline, texts[i]))
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                             "--output %s: the model has no such output",
                             mot_quote(&ctx->arena, texts[i]));
@@ -100,8 +100,8 @@ static MotStatus run_run(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(check_output_names(ctx, &job));
     MOT_TRY(mot_job_start(ctx, &job));
     MotStatus status = mot_session_run(job.session, MOT_SECTION_EVAL);
-    for (uint32_t i = 0; status == MOT_OK && i < job.program->outputs.n; i++)
-        status = write_output(ctx, &job, &job.program->outputs.data[i], &w);
+    for (uint32_t i = 0; status == MOT_OK && i < job.pipeline->results.n; i++)
+        status = write_output(ctx, &job, &job.pipeline->results.data[i], &w);
     mot_session_close(job.session);
     mot_json_close(&w, ']');
     mot_json_close(&w, '}');

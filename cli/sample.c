@@ -158,19 +158,19 @@ static void print_json(const Sampler *s, const char *path, const char *prompt, i
 /* The one integer input [B,T] and the output [B,T,V]. */
 static MotStatus find_signature(Sampler *s)
 {
-    const MotProgram *p = s->job.program;
-    for (uint32_t i = 0; i < p->bufs.n; i++)
-        if (p->bufs.data[i].kind == MOT_BUF_INPUT) {
-            s->input = s->input ? "" : p->bufs.data[i].name;
-            s->window.type = p->bufs.data[i].global;
+    const MotPipeline *p = s->job.pipeline;
+    for (uint32_t i = 0; i < p->vars.n; i++)
+        if (p->vars.data[i]->kind == MOT_BUF_INPUT) {
+            s->input = s->input ? "" : p->vars.data[i]->name;
+            s->window.type = p->vars.data[i]->global;
         }
-    const MotType *out = p->outputs.n ? &p->bufs.data[p->outputs.data[0].eval_buf].global : NULL;
+    const MotType *out = p->results.n ? &p->results.data[0].type : NULL;
     if (!s->input || !*s->input || s->window.type.rank != 2 ||
         mot_type_elements(&s->window.type) == 0 ||
         mot_dtype_class(s->window.type.dtype) != MOT_CLASS_INT || !out || out->rank != 3)
         return mot_fail(s->ctx, MOT_ERR_UNSUPPORTED, (MotLoc){s->job.model, NULL},
                         "is no language model with one input of tokens [B,T] and logits [B,T,V]");
-    s->output = p->outputs.data[0].name;
+    s->output = p->results.data[0].name;
     s->length = s->window.type.dims[1];
     s->vocabulary = out->dims[2];
     s->window.data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&s->window.type));

@@ -42,23 +42,22 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
         if (t->resizes[i].step < 0 || t->resizes[i].step >= t->steps)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--resize %s: the steps are 0 to %lld",
                             texts[i], (long long)t->steps - 1);
-        uint32_t stage;
         MOT_TRY(mot_shares_find_axis(ctx, t->job->plan, &t->resizes[i].shares,
-                                     mot_arena_printf(&ctx->arena, "--resize %s", texts[i]), &stage,
-                                     &t->resizes[i].axis));
+                                     mot_arena_printf(&ctx->arena, "--resize %s", texts[i]),
+                                     &t->resizes[i].stage, &t->resizes[i].axis));
     }
     t->n_resizes = n;
     return MOT_OK;
 }
 
-/* The program's inputs, the labels last. */
+/* The programs' inputs, the labels last. */
 static MotStatus find_fields(MotTrainer *t, MotDataOpts *opts)
 {
-    const MotProgram *p = t->job->program;
-    MotDataField *fields = mot_arena_array(&t->ctx->arena, MotDataField, p->bufs.n);
+    const MotPipeline *p = t->job->pipeline;
+    MotDataField *fields = mot_arena_array(&t->ctx->arena, MotDataField, p->vars.n);
     for (int labels = 0; labels < 2; labels++)
-        for (uint32_t i = 0; i < p->bufs.n; i++) {
-            const MotBuf *buf = &p->bufs.data[i];
+        for (uint32_t i = 0; i < p->vars.n; i++) {
+            const MotBuf *buf = p->vars.data[i];
             bool is_label = buf->kind == MOT_BUF_INPUT && t->job->loss.input &&
                             strcmp(buf->name, t->job->loss.input) == 0;
             if (buf->kind == MOT_BUF_INPUT && is_label == (labels == 1))
@@ -207,11 +206,11 @@ static MotStatus take_folder(MotTrainer *t)
 static void begin_progress(MotTrainer *t)
 {
     t->step_flops = mot_job_step_flops(t->job);
-    const MotMesh *mesh = &t->job->program->mesh;
-    const char **names = mot_arena_array(&t->ctx->arena, const char *, mesh->n_devices);
-    for (uint32_t i = 0; i < mesh->n_devices; i++)
-        names[i] = t->job->cluster->devices.data[mesh->devices[i]].name;
-    mot_progress_init(&t->progress, t->talk, names, mesh->n_devices);
+    uint32_t n = mot_session_ranks(t->job->session);
+    const char **names = mot_arena_array(&t->ctx->arena, const char *, n);
+    for (uint32_t i = 0; i < n; i++)
+        names[i] = t->job->cluster->devices.data[mot_session_device(t->job->session, i)].name;
+    mot_progress_init(&t->progress, t->talk, names, n);
 }
 
 static MotStatus train(MotTrainer *t)

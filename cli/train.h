@@ -11,7 +11,7 @@
 
 typedef struct MotResize {
     int64_t step; /* before this step */
-    uint32_t axis;
+    uint32_t stage, axis;
     MotShareList shares;
 } MotResize;
 

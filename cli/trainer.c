@@ -41,7 +41,7 @@ static void prepare_step(MotTrainer *t, int64_t step)
 /* Busy time over ranks times the slowest: 1 when all end together. */
 static double measure_balance(const MotTrainer *t)
 {
-    uint32_t n = t->job->program->mesh.n_devices;
+    uint32_t n = mot_session_ranks(t->job->session);
     double sum = 0, most = 0;
     for (uint32_t i = 0; i < n; i++) {
         double busy = (double)mot_session_rank(t->job->session, i)->busy_ns;
@@ -81,10 +81,10 @@ static MotStatus run_step(MotTrainer *t, int64_t step, MotStepReport *r)
 static void report_step(MotTrainer *t, MotStepReport *r)
 {
     const MotCluster *cluster = t->job->cluster;
-    const MotMesh *mesh = &t->job->program->mesh;
-    double *busy = mot_arena_array(&t->ctx->arena, double, mesh->n_devices), peak = 0;
-    for (uint32_t i = 0; i < mesh->n_devices; i++) {
-        const MotDevice *device = &cluster->devices.data[mesh->devices[i]];
+    uint32_t n = mot_session_ranks(t->job->session);
+    double *busy = mot_arena_array(&t->ctx->arena, double, n), peak = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const MotDevice *device = &cluster->devices.data[mot_session_device(t->job->session, i)];
         busy[i] = (double)mot_session_rank(t->job->session, i)->busy_ns * 1e-6 / r->ms;
         peak += device->is_assumed ? NAN : device->alone.flops / device->slow;
     }
@@ -100,10 +100,10 @@ static void log_step(FILE *log, const MotTrainer *t, int64_t step, const MotStep
     if (!isnan(r->norm))
         fprintf(log, "\"norm\": %.6g, ", r->norm);
     fprintf(log, "\"lr\": %.9g, \"ms\": %.3f, \"ranks\": [", r->lr, r->ms);
-    for (uint32_t i = 0; i < t->job->program->mesh.n_devices; i++) {
+    for (uint32_t i = 0; i < mot_session_ranks(t->job->session); i++) {
         const MotRankState *rank = mot_session_rank(t->job->session, i);
         fprintf(log, "%s{\"share\": %lld, \"busy_ms\": %.3f, \"comm_ms\": %.3f, \"wait_ms\": %.3f}",
-                i ? ", " : "", (long long)t->job->program->mesh.axis[0].share[i],
+                i ? ", " : "", (long long)mot_session_share(t->job->session, i),
                 (double)rank->busy_ns * 1e-6, (double)rank->comm_ns * 1e-6,
                 (double)rank->wait_ns * 1e-6);
     }
@@ -184,7 +184,7 @@ static MotStatus resize(MotTrainer *t, int64_t step)
     for (uint32_t i = 0; i < t->n_resizes; i++)
         if (t->resizes[i].step == step) {
             int64_t moved;
-            MOT_TRY(mot_session_reshare(t->job->session, t->resizes[i].axis,
+            MOT_TRY(mot_session_reshare(t->job->session, t->resizes[i].stage, t->resizes[i].axis,
                                         t->resizes[i].shares.data, &moved));
             make_room(t);
             mot_info(t->ctx, "resized before step %lld, %s moved", (long long)step + 1,

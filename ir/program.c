@@ -61,6 +61,20 @@ bool mot_section_is_repeated(MotSection section)
     return section < MOT_SECTION_STEP;
 }
 
+bool mot_instr_is_due(const MotInstr *ins, uint32_t micro)
+{
+    return ins->when == MOT_WHEN_ALL || (ins->when == MOT_WHEN_FIRST) == (micro == 0);
+}
+
+uint32_t mot_program_must_be_taken(const MotProgram *program, const MotInstr *send, MotRun run)
+{
+    uint32_t copies = program->bufs.data[mot_program_owner(program, send->bufs[0])].copies;
+    bool is_last = !mot_section_is_repeated(run.section) || run.micro + 1 == program->n_micro;
+    return is_last || send->when != MOT_WHEN_ALL || run.micro + 2 <= copies
+               ? 0
+               : run.micro + 2 - copies;
+}
+
 int64_t mot_program_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf,
                            uint32_t micro)
 {
@@ -108,6 +122,20 @@ static void note_output(const MotProgram *program, Lifetime *life, uint32_t buf,
                  begin_of(program, section) + program->section[section].n);
 }
 
+/* Beyond the uses by this rank: what micro-batches in flight share, and what a rank of another stage reads at its own time. */
+static void extend_life(const MotProgram *program, uint32_t buf, Lifetime *life)
+{
+    const MotBuf *b = &program->bufs.data[buf];
+    uint32_t step = begin_of(program, MOT_SECTION_STEP), eval = begin_of(program, MOT_SECTION_EVAL);
+    if (b->copies > 1) {
+        note_use(life, 0);
+        note_use(life, step - 1);
+    }
+    if (b->is_sent)
+        note_use(life,
+                 (life->first < eval ? eval : eval + program->section[MOT_SECTION_EVAL].n) - 1);
+}
+
 uint32_t *mot_program_completions(MotCtx *ctx, const MotProgram *program, MotSection section)
 {
     uint32_t n = program->section[section].n;
@@ -151,10 +179,7 @@ static Lifetime *find_lifetimes(MotCtx *ctx, const MotProgram *program)
         note_output(program, life, program->outputs.data[i].eval_buf, MOT_SECTION_EVAL);
     }
     for (uint32_t i = 0; i < program->bufs.n; i++)
-        if (program->bufs.data[i].copies > 1) {
-            note_use(&life[i], begin_of(program, MOT_SECTION_FORWARD));
-            note_use(&life[i], begin_of(program, MOT_SECTION_STEP) - 1);
-        }
+        extend_life(program, i, &life[i]);
     return life;
 }
 

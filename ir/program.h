@@ -1,5 +1,5 @@
 /*
- * Program: one instruction list, the same on every rank of a stage's mesh. What differs between ranks is only the binding: the
+ * Program: one instruction list, the same on every rank of a stage's mesh; a plan of several stages is a Pipeline of Programs. What differs between ranks is only the binding: the
  * value of each dim. A dim is split by one mesh axis; sizes, strides, bytes and offsets are evaluated from the dims once a binding,
  * never in the step.
  *
@@ -46,6 +46,7 @@ typedef struct MotBuf {
     MotSharding sharding;
     const MotOp *source; /* param and constant: the op in the plan's graph */
     uint32_t copies;     /* at least 1; more for micro-batches in flight, and for inputs */
+    bool is_sent; /* another stage reads it when it gets there: it lives to the end of the step */
     uint32_t
         alias; /* index + 1 of the buffer in whose memory this one lies; 0: memory of its own */
     int64_t alias_start; /* from which entry of that buffer's outermost dim on */
@@ -67,8 +68,8 @@ typedef enum MotInstrKind {
     MOT_INS_ALL_TO_ALL, /* source is split along `dim`, destination along `dim_out` (or elsewhere along `dim`) */
     MOT_INS_PART, /* no communication: destination is the own part of source along `dim` */
     MOT_INS_COPY, /* destination = source (a new parameter value) */
-    MOT_INS_SEND, /* to / from mesh position `peer` of another stage */
-    MOT_INS_RECV,
+    MOT_INS_SEND, /* bufs: the own part of what goes over `channel`; it stays as it is until it was received */
+    MOT_INS_RECV, /* bufs: the own part, in whatever sharding, of what comes over `channel` */
     MOT_N_INS
 } MotInstrKind;
 extern const char *const mot_instr_names[MOT_N_INS];
@@ -91,7 +92,7 @@ typedef struct MotInstr {
     uint32_t axis;                /* collectives and part: the mesh axis */
     MotMove *moves;               /* collectives and part: [n_in] */
     bool is_max;                  /* reduction: maximum instead of sum */
-    uint32_t peer;
+    uint32_t channel;             /* send and receive */
     MotWhen when;
     MotVec(uint32_t) wait; /* events */
     uint32_t signal;       /* event, 0: none */
@@ -138,6 +139,42 @@ typedef struct MotProgram {
     uint32_t n_events;
 } MotProgram;
 
+/*
+ * What goes from one stage to another, once a micro-batch or once a step: a value in its buffer there and here. Every rank of the
+ * sending stage sends and every rank of the receiving stage receives; what of a part comes from whom follows from the bindings.
+ */
+typedef struct MotChannel {
+    uint32_t from, to;       /* stages */
+    uint32_t source, target; /* buffers of their programs */
+} MotChannel;
+
+/* What a host can read after a section. */
+typedef struct MotResult {
+    const char *name;
+    MotType type;
+} MotResult;
+
+/* The programs of all stages. Ranks are numbered stage by stage, in a stage by mesh position. */
+typedef struct MotPipeline {
+    MotCtx *ctx;
+    MotVec(MotProgram *) stages;
+    MotVec(MotChannel) channels;
+    MotVec(const MotBuf *) vars; /* parameters, inputs and scalars, each name once */
+    MotVec(MotResult) results;   /* the outputs of all stages */
+} MotPipeline;
+
+/* Of these stages and channels, which stay as they are from now on. */
+MotPipeline *mot_pipeline_make(MotCtx *ctx, MotProgram *const *stages, uint32_t n_stages,
+                               const MotChannel *channels, uint32_t n_channels);
+uint32_t mot_pipeline_ranks(const MotPipeline *pipeline);
+/* The first rank of a stage. */
+uint32_t mot_pipeline_first_rank(const MotPipeline *pipeline, uint32_t stage);
+/* The stage of a rank. */
+uint32_t mot_pipeline_stage(const MotPipeline *pipeline, uint32_t rank);
+/* Buffer `name` (param, input, scalar) of the first stage from *stage on that has it; false if none has. */
+bool mot_pipeline_find(const MotPipeline *pipeline, const char *name, uint32_t *stage,
+                       uint32_t *out_buf);
+
 /* The numbers of one rank under one share vector an axis. Everything the walker needs; computed in microseconds to milliseconds. */
 typedef struct MotBinding {
     uint32_t position; /* in the mesh */
@@ -158,6 +195,9 @@ typedef struct MotBinding {
  */
 MOT_CHECKED MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position,
                                        MotBinding *out_binding);
+/* The same for every rank. */
+MOT_CHECKED MotStatus mot_pipeline_bind(MotCtx *ctx, const MotPipeline *pipeline,
+                                        MotBinding *out_bindings);
 /* The buffer that owns the memory of `buf`. */
 uint32_t mot_program_owner(const MotProgram *program, uint32_t buf);
 /* Where the copy of `buf` that micro-batch `micro` uses begins, in bytes into the rank's arena. */
@@ -168,6 +208,13 @@ int64_t mot_program_part_offset(const MotProgram *program, const MotBinding *bin
                                 int d);
 /* Whether the section runs once a micro-batch. */
 bool mot_section_is_repeated(MotSection section);
+/* Whether the instruction has a part in this micro-batch. */
+bool mot_instr_is_due(const MotInstr *ins, uint32_t micro);
+/*
+ * How many messages of this step must have been received before the `send` of this run ends: with them the copy of the buffer is free
+ * to which the next micro-batch writes. A send that nothing overwrites in the step waits for none.
+ */
+uint32_t mot_program_must_be_taken(const MotProgram *program, const MotInstr *send, MotRun run);
 /* Bytes rounded up to what a buffer in an arena takes. */
 int64_t mot_program_align(int64_t bytes);
 /* A kernel's graph with its symbolic dims replaced by this binding's sizes. */
@@ -187,6 +234,13 @@ MOT_CHECKED MotStatus mot_program_verify(const MotProgram *program);
 uint32_t *mot_program_completions(MotCtx *ctx, const MotProgram *program, MotSection section);
 /* Whether an instruction meets the other ranks of its axis. */
 bool mot_instr_is_collective(const MotInstr *ins);
+
+/*
+ * Each program verified, and all together: every channel has one send and one receive of the same value that run equally often, and the
+ * stages come to the end of a step and of an evaluation whatever their speeds: no order of theirs waits for itself. Time: instructions of
+ * a step.
+ */
+MOT_CHECKED MotStatus mot_pipeline_verify(const MotPipeline *pipeline);
 
 /* The text form (docs/ir.md). There is no parser for it. */
 void mot_program_print(const MotProgram *program, MotText *text);

@@ -470,7 +470,10 @@ static MotStatus compile_kernels(MotCtx *ctx, MotJob *job)
     if (isa < 0)
         return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
                         "this processor lacks AVX2 and FMA; --backend ref runs");
-    return mot_codegen_program(ctx, job->program, &(MotCodegenOpts){.isa = (MotIsa)isa});
+    for (uint32_t s = 0; s < job->pipeline->stages.n; s++)
+        MOT_TRY(mot_codegen_program(ctx, job->pipeline->stages.data[s],
+                                    &(MotCodegenOpts){.isa = (MotIsa)isa}));
+    return MOT_OK;
 }
 
 static void dump_program(MotCtx *ctx, const MotProgram *program)
@@ -489,10 +492,10 @@ MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
 
 MotStatus mot_job_lower(MotCtx *ctx, MotJob *job)
 {
-    MOT_TRY(mot_lower(ctx, job->plan, 0, &job->program));
-    if (mot_passes_dump(ctx, "lower"))
-        dump_program(ctx, job->program);
-    MOT_TRY(mot_program_verify(job->program));
+    MOT_TRY(mot_lower(ctx, job->plan, &job->pipeline));
+    for (uint32_t s = 0; mot_passes_dump(ctx, "lower") && s < job->pipeline->stages.n; s++)
+        dump_program(ctx, job->pipeline->stages.data[s]);
+    MOT_TRY(mot_pipeline_verify(job->pipeline));
     end_stage(ctx, job, "lower");
     MOT_TRY(compile_kernels(ctx, job));
     end_stage(ctx, job, "kernels");
@@ -509,9 +512,9 @@ static MotStatus write_params(MotCtx *ctx, MotJob *job)
 {
     MotMap params;
     mot_map_init(&params, &ctx->arena);
-    for (uint32_t i = 0; i < job->program->bufs.n; i++)
-        if (mot_job_is_param(&job->program->bufs.data[i]))
-            mot_map_put_str(&params, job->program->bufs.data[i].name, i);
+    for (uint32_t i = 0; i < job->pipeline->vars.n; i++)
+        if (mot_job_is_param(job->pipeline->vars.data[i]))
+            mot_map_put_str(&params, job->pipeline->vars.data[i]->name, i);
     const Onnx__GraphProto *graph = job->file->model->graph;
     uint32_t n = 0;
     for (size_t i = 0; i < graph->n_initializer; i++) {
@@ -531,22 +534,20 @@ static MotStatus write_params(MotCtx *ctx, MotJob *job)
                           "%u of %u parameters have no initializer", params.n - n, params.n);
 }
 
-static bool has_input(const MotProgram *p, const char *name)
+static bool has_input(const MotJob *job, const char *name)
 {
-    for (uint32_t i = 0; i < p->bufs.n; i++)
-        if (p->bufs.data[i].name && strcmp(p->bufs.data[i].name, name) == 0)
-            return true;
-    return false;
+    uint32_t stage = 0, buf;
+    return mot_pipeline_find(job->pipeline, name, &stage, &buf);
 }
 
 MotStatus mot_job_start(MotCtx *ctx, MotJob *job)
 {
     MotSessionOpts opts = {.backend = mot_args_get(job->args, "--backend", NULL)};
     MOT_TRY(mot_args_number(ctx, job->args, "--hang-timeout", 60, &opts.hang_seconds));
-    MOT_TRY(mot_session_open(ctx, job->program, job->cluster, &opts, &job->session));
+    MOT_TRY(mot_session_open(ctx, job->pipeline, job->cluster, &opts, &job->session));
     MotStatus status = write_params(ctx, job);
     for (uint32_t i = 0; status == MOT_OK && i < job->n_inputs; i++)
-        if (has_input(job->program, job->inputs[i].name))
+        if (has_input(job, job->inputs[i].name))
             status = mot_session_write(job->session, job->inputs[i].name, &job->inputs[i].tensor);
     if (status != MOT_OK)
         mot_session_close(job->session);
@@ -560,7 +561,7 @@ static MotStatus set_scalar(MotJob *job, const char *name, double value)
 {
     float number = (float)value;
     MotTensor scalar = {mot_type_scalar(MOT_F32), &number};
-    return has_input(job->program, name) ? mot_session_write(job->session, name, &scalar) : MOT_OK;
+    return has_input(job, name) ? mot_session_write(job->session, name, &scalar) : MOT_OK;
 }
 
 MotStatus mot_job_begin_step(MotJob *job, int64_t step, int64_t total, double *out_lr)
@@ -590,11 +591,11 @@ MotStatus mot_job_read_param(MotCtx *ctx, MotJob *job, const MotBuf *buf, MotTen
 
 MotStatus mot_job_export(MotCtx *ctx, MotJob *job, const char *path)
 {
-    const MotProgram *p = job->program;
-    MotExported *tensors = mot_arena_array(&ctx->arena, MotExported, 2 * p->bufs.n);
+    const MotPipeline *p = job->pipeline;
+    MotExported *tensors = mot_arena_array(&ctx->arena, MotExported, 2 * p->vars.n);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < p->bufs.n; i++) {
-        const MotBuf *buf = &p->bufs.data[i];
+    for (uint32_t i = 0; i < p->vars.n; i++) {
+        const MotBuf *buf = p->vars.data[i];
         MotTensor value;
         if (!mot_job_is_param(buf))
             continue;

@@ -31,7 +31,7 @@ typedef struct MotJob {
     MotPlan *given; /* the plan of the operand or of --plan, for the graph in its file */
     MotPlan *plan;
     MotPlanStats stats;
-    MotProgram *program;
+    MotPipeline *pipeline;
     MotSession *session;
 } MotJob;
 
@@ -56,7 +56,7 @@ MOT_CHECKED MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_o
 MOT_CHECKED MotStatus mot_job_cluster(MotCtx *ctx, MotJob *job);
 /* Cluster, and the plan under --shares and --fix. */
 MOT_CHECKED MotStatus mot_job_plan(MotCtx *ctx, MotJob *job);
-/* The plan, and the program. */
+/* The plan, and the programs. */
 MOT_CHECKED MotStatus mot_job_place(MotCtx *ctx, MotJob *job);
 /* The program of job->plan, with compiled kernels. */
 MOT_CHECKED MotStatus mot_job_lower(MotCtx *ctx, MotJob *job);

@@ -255,7 +255,7 @@ static MotStatus run_workload(const Measure *m, Build *build, MotPlan **out_plan
     *out_plan = job.plan;
     MOT_TRY(mot_job_lower(m->ctx, &job));
     MotSessionOpts opts = {.hang_seconds = 60};
-    MOT_TRY(mot_session_open(m->ctx, job.program, m->cluster, &opts, &job.session));
+    MOT_TRY(mot_session_open(m->ctx, job.pipeline, m->cluster, &opts, &job.session));
     MotStatus status = write_inputs(m, &job);
     if (status == MOT_OK)
         status = run(m, job.session, out_times);

@@ -33,10 +33,10 @@ static int file_of(const MotBuf *buf)
 static MotStatus gather_tensors(MotCtx *ctx, MotSession *session, int file, MotNamedTensor *out,
                                 uint32_t *out_n)
 {
-    const MotProgram *p = mot_session_program(session);
+    const MotPipeline *p = mot_session_pipeline(session);
     *out_n = 0;
-    for (uint32_t i = 0; i < p->bufs.n; i++) {
-        const MotBuf *buf = &p->bufs.data[i];
+    for (uint32_t i = 0; i < p->vars.n; i++) {
+        const MotBuf *buf = p->vars.data[i];
         if (buf->kind != MOT_BUF_PARAM || file_of(buf) != file)
             continue;
         MotTensor value, *to = &out[*out_n].tensor;
@@ -77,8 +77,8 @@ static bool is_sealed(MotCtx *ctx, const MotFileMap *map)
     return memcmp(text + n, make_seal(ctx, text, n), n_seal) == 0;
 }
 
-static const char *write_manifest(MotCtx *ctx, const MotProgram *p, const MotCheckpointInfo *info,
-                                  const uint64_t *hash)
+static const char *write_manifest(MotCtx *ctx, const MotSession *session,
+                                  const MotCheckpointInfo *info, const uint64_t *hash)
 {
     MotArena *arena = &ctx->arena;
     MotJsonWriter w;
@@ -98,7 +98,10 @@ static const char *write_manifest(MotCtx *ctx, const MotProgram *p, const MotChe
     mot_json_put_string(&w, "loss", info->loss);
     mot_json_put_string(&w, "optimizer", info->optimizer);
     mot_json_put_string(&w, "data", info->data);
-    mot_json_put_ints(&w, "shares", p->mesh.axis[0].share, p->mesh.axis[0].n);
+    mot_json_open(&w, "shares", '[');
+    for (uint32_t i = 0; i < mot_session_ranks(session); i++)
+        mot_json_put_int(&w, NULL, mot_session_share(session, i));
+    mot_json_close(&w, ']');
     mot_json_open(&w, "vocabulary", '[');
     for (uint32_t i = 0; i < info->n_vocabulary; i++)
         mot_json_put_int(&w, NULL, info->vocabulary[i]);
@@ -215,10 +218,10 @@ static MotStatus remove_old(MotCtx *ctx, const char *dir, const char *newest)
 MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
                               const MotCheckpointInfo *info)
 {
-    const MotProgram *p = mot_session_program(session);
+    const MotPipeline *p = mot_session_pipeline(session);
     const char *name = mot_arena_printf(&ctx->arena, "step-%06lld", (long long)info->step),
                *path = join(ctx, dir, name);
-    MotNamedTensor *tensors = mot_arena_array(&ctx->arena, MotNamedTensor, 2 * p->bufs.n);
+    MotNamedTensor *tensors = mot_arena_array(&ctx->arena, MotNamedTensor, 2 * p->vars.n);
     uint64_t hash[N_FILES];
     MOT_TRY(mot_file_make_dir(ctx, dir));
     MOT_TRY(mot_file_make_dir(ctx, path));
@@ -228,7 +231,7 @@ MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
         MOT_TRY(mot_safetensors_write(ctx, join(ctx, path, file_names[f]), tensors, n));
         MOT_TRY(hash_file(ctx, join(ctx, path, file_names[f]), &hash[f]));
     }
-    const char *manifest = write_manifest(ctx, p, info, hash);
+    const char *manifest = write_manifest(ctx, session, info, hash);
     MOT_TRY(mot_file_write(ctx, join(ctx, path, "manifest.json"), manifest, strlen(manifest)));
     MOT_TRY(mot_file_write(ctx, join(ctx, dir, "latest"), name, strlen(name)));
     return remove_old(ctx, dir, name);
@@ -394,13 +397,13 @@ static MotStatus load_tensor(MotCtx *ctx, MotSession *session, const MotBuf *buf
 }
 
 /* A parameter of the checkpoint that the session holds as a constant would silently keep its first values. */
-static MotStatus check_trained(MotCtx *ctx, const MotProgram *p, const MotNamedTensor *tensors,
+static MotStatus check_trained(MotCtx *ctx, const MotPipeline *p, const MotNamedTensor *tensors,
                                uint32_t n, const char *file)
 {
     for (uint32_t i = 0; i < n; i++) {
         bool is_known = false;
-        for (uint32_t k = 0; k < p->bufs.n && !is_known; k++) {
-            const MotBuf *buf = &p->bufs.data[k];
+        for (uint32_t k = 0; k < p->vars.n && !is_known; k++) {
+            const MotBuf *buf = p->vars.data[k];
             if (buf->kind != MOT_BUF_PARAM || file_of(buf) != 0)
                 continue;
             const char *tied = mot_attrs(buf->source, param)->tied;
@@ -419,7 +422,7 @@ static MotStatus check_trained(MotCtx *ctx, const MotProgram *p, const MotNamedT
 
 MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path)
 {
-    const MotProgram *p = mot_session_program(session);
+    const MotPipeline *p = mot_session_pipeline(session);
     for (int f = 0; f < N_FILES; f++) {
         const char *file = join(ctx, path, file_names[f]);
         MotNamedTensor *tensors;
@@ -427,9 +430,9 @@ MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path
         MOT_TRY(mot_safetensors_read(ctx, file, &tensors, &n));
         if (f == 0)
             MOT_TRY(check_trained(ctx, p, tensors, n, file));
-        for (uint32_t i = 0; i < p->bufs.n; i++)
-            if (p->bufs.data[i].kind == MOT_BUF_PARAM && file_of(&p->bufs.data[i]) == f)
-                MOT_TRY(load_tensor(ctx, session, &p->bufs.data[i], tensors, n, file));
+        for (uint32_t i = 0; i < p->vars.n; i++)
+            if (p->vars.data[i]->kind == MOT_BUF_PARAM && file_of(p->vars.data[i]) == f)
+                MOT_TRY(load_tensor(ctx, session, p->vars.data[i], tensors, n, file));
     }
     return MOT_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * Communication between the ranks of a mesh: collectives with uneven parts as data. `local` executes them over shared memory: every
+ * Communication between the ranks of a mesh, and between stages: collectives with uneven parts as data. `local` executes them over shared memory: every
  * rank reads its peers' buffers and writes only its own. Reductions add in rank order, so all ranks get the same bytes.
  */
 #ifndef MOTLEY_RUNTIME_COMM_H
@@ -8,15 +8,18 @@
 #include "runtime/clock.h"
 #include "runtime/shared.h"
 
-/* One rank's view: the program, the binding of every rank, and who it is. */
+/* One rank's view: the programs, the binding of every rank, and who it is. */
 typedef struct MotComm {
     MotShared *shared;
     MotClock clock; /* of the comm stream */
-    const MotProgram *program;
+    const MotPipeline *pipeline;
     const MotCluster *cluster;
-    const MotBinding *bindings; /* [n_ranks], by mesh position */
-    uint32_t position;
-    uint32_t micro;                /* the micro-batch at work */
+    const MotBinding *all_bindings; /* [ranks of all stages] */
+    uint32_t stage, position;
+    const MotProgram *program;     /* of the own stage; so all that follows */
+    MotRankState *ranks;           /* by mesh position */
+    const MotBinding *bindings;    /* by mesh position */
+    MotRun run;                    /* the section and micro-batch at work */
     uint32_t passed[MOT_MAX_AXES]; /* collectives done, by axis */
     int64_t busy_ns;               /* in collectives, without waiting for peers */
 } MotComm;
@@ -28,6 +31,8 @@ typedef struct MotComm {
 MOT_CHECKED MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins, int64_t issued_ns);
 /* Executes a part or a copy, which meet nobody. */
 void mot_comm_exec_local(MotComm *comm, const MotInstr *ins);
+/* Executes a send or a receive, at the time of the rank's `clock`; what it waits is counted in the rank's state. */
+MOT_CHECKED MotStatus mot_comm_exec_stage(MotComm *comm, const MotInstr *ins, MotClock *clock);
 
 /* A whole tensor: how far apart neighbours along each dim are, in elements; NULL: row-major. */
 typedef struct MotWhole {

@@ -40,8 +40,9 @@ static void take_move(Group *g, uint32_t i)
 static char *buffer_of(const Group *g, uint32_t i, uint32_t buf)
 {
     uint32_t position = g->member[i];
-    return g->comm->shared->rank[position].arena +
-           mot_program_offset(g->comm->program, &g->comm->bindings[position], buf, g->comm->micro);
+    return g->comm->ranks[position].arena + mot_program_offset(g->comm->program,
+                                                               &g->comm->bindings[position], buf,
+                                                               g->comm->run.micro);
 }
 
 static const MotType *type_of(const Group *g, uint32_t i, uint32_t buf)
@@ -220,9 +221,9 @@ static void reduce_chunk(const Group *g, int64_t begin, int64_t end)
 /* Waits until all members have opened their gate `target` times. */
 static MotStatus wait_all(const Group *g, bool is_arrival, uint32_t target)
 {
-    MotRankState *own = &g->comm->shared->rank[g->comm->position];
+    MotRankState *own = &g->comm->ranks[g->comm->position];
     for (uint32_t i = 0; i < g->n; i++) {
-        MotRankState *peer = &g->comm->shared->rank[g->member[i]];
+        MotRankState *peer = &g->comm->ranks[g->member[i]];
         MotGate *gate = is_arrival ? &peer->arrived[g->ins->axis] : &peer->left[g->ins->axis];
         atomic_store_explicit(&own->target, target, memory_order_relaxed);
         atomic_store_explicit(&own->awaited, gate, memory_order_relaxed);
@@ -237,7 +238,7 @@ static void wait_for_latest(const Group *g, bool is_arrival)
 {
     uint32_t axis = g->ins->axis;
     for (uint32_t i = 0; i < g->n; i++) {
-        const MotRankState *peer = &g->comm->shared->rank[g->member[i]];
+        const MotRankState *peer = &g->comm->ranks[g->member[i]];
         mot_clock_wait(&g->comm->clock, is_arrival ? peer->arrived_ns[axis] : peer->left_ns[axis]);
     }
 }
@@ -245,7 +246,7 @@ static void wait_for_latest(const Group *g, bool is_arrival)
 /* The gates of collective k stand at 2k + 1 (arrived) and 2k + 2 (a second phase). */
 static MotStatus pass_gate(const Group *g, uint32_t phase)
 {
-    MotRankState *own = &g->comm->shared->rank[g->comm->position];
+    MotRankState *own = &g->comm->ranks[g->comm->position];
     mot_gate_open(&own->arrived[g->ins->axis]);
     return wait_all(g, true, 2 * g->comm->passed[g->ins->axis] + phase);
 }
@@ -254,7 +255,7 @@ static MotStatus arrive(const Group *g, int64_t issued_ns)
 {
     MotClock *clock = &g->comm->clock;
     mot_clock_wait(clock, issued_ns); /* or when the collective before it was done */
-    g->comm->shared->rank[g->comm->position].arrived_ns[g->ins->axis] = clock->ns;
+    g->comm->ranks[g->comm->position].arrived_ns[g->ins->axis] = clock->ns;
     MOT_TRY(pass_gate(g, 1));
     wait_for_latest(g, true);
     return MOT_OK;
@@ -263,7 +264,7 @@ static MotStatus arrive(const Group *g, int64_t issued_ns)
 static MotStatus leave(const Group *g)
 {
     uint32_t axis = g->ins->axis;
-    MotRankState *own = &g->comm->shared->rank[g->comm->position];
+    MotRankState *own = &g->comm->ranks[g->comm->position];
     own->left_ns[axis] = g->comm->clock.ns;
     mot_gate_open(&own->left[axis]);
     g->comm->passed[axis]++;
@@ -347,9 +348,9 @@ static void take_part(const Group *g)
 static void copy_whole(MotComm *comm, const MotInstr *ins)
 {
     const MotBinding *b = &comm->bindings[comm->position];
-    char *arena = comm->shared->rank[comm->position].arena;
-    memcpy(arena + mot_program_offset(comm->program, b, ins->bufs[1], comm->micro),
-           arena + mot_program_offset(comm->program, b, ins->bufs[0], comm->micro),
+    char *arena = comm->ranks[comm->position].arena;
+    memcpy(arena + mot_program_offset(comm->program, b, ins->bufs[1], comm->run.micro),
+           arena + mot_program_offset(comm->program, b, ins->bufs[0], comm->run.micro),
            (size_t)mot_type_bytes(&b->types[ins->bufs[1]]));
 }
 
@@ -399,7 +400,7 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins, int64_t issued_ns)
         MOT_TRY(pass_gate(&g, 2));
         run_phase(&g, phase->second);
     } else {
-        mot_gate_open(&comm->shared->rank[comm->position].arrived[ins->axis]);
+        mot_gate_open(&comm->ranks[comm->position].arrived[ins->axis]);
     }
     mot_clock_receive(&comm->clock, mot_clock_cpu(&comm->clock), link_ns(&g, bytes));
     comm->busy_ns += mot_clock_now(&comm->clock) - start;

@@ -15,8 +15,7 @@ bool mot_mover_keeps(const MotBuf *buf)
 static char *place_of(const MotMover *m, const MotBinding *bindings, uint32_t rank, uint32_t buf,
                       uint32_t micro)
 {
-    return m->shared->rank[rank].arena +
-           mot_program_offset(m->program, &bindings[rank], buf, micro);
+    return m->ranks[rank].arena + mot_program_offset(m->program, &bindings[rank], buf, micro);
 }
 
 static int64_t offset_of(const MotMover *m, const MotBinding *binding, uint32_t buf, int dim)
@@ -37,7 +36,7 @@ static bool have_equal_rows(const MotMover *m, uint32_t buf, const MotBinding *a
 
 static bool keeps_rows(const MotMover *m, uint32_t buf)
 {
-    for (uint32_t r = 0; r < m->shared->n_ranks; r++)
+    for (uint32_t r = 0; r < m->n_ranks; r++)
         if (!have_equal_rows(m, buf, &m->from[r], &m->to[r]))
             return false;
     return true;
@@ -69,7 +68,7 @@ static int64_t fetch_rows(const MotMover *m, uint32_t buf, uint32_t micro, uint3
 {
     int64_t row_bytes = row_bytes_of(&m->to[r].types[buf]), moved = 0;
     char *to = place_of(m, m->to, r, buf, micro) - rows_of(m, &m->to[r], buf).begin * row_bytes;
-    for (uint32_t q = 0; q < m->shared->n_ranks && rows.begin < rows.end; q++) {
+    for (uint32_t q = 0; q < m->n_ranks && rows.begin < rows.end; q++) {
         Rows theirs = rows_of(m, &m->from[q], buf);
         if (theirs.begin > rows.begin || theirs.end <= rows.begin ||
             !have_equal_rows(m, buf, &m->from[q], &m->to[r]))
@@ -89,7 +88,7 @@ static int64_t fetch_rows(const MotMover *m, uint32_t buf, uint32_t micro, uint3
 static int64_t move_rows(const MotMover *m, uint32_t buf, uint32_t micro)
 {
     int64_t moved = 0;
-    for (uint32_t r = 0; r < m->shared->n_ranks; r++) {
+    for (uint32_t r = 0; r < m->n_ranks; r++) {
         Rows had = rows_of(m, &m->from[r], buf), gets = rows_of(m, &m->to[r], buf);
         Rows below = {gets.begin, had.begin < gets.end ? had.begin : gets.end};
         Rows above = {had.end > gets.begin ? had.end : gets.begin, gets.end};
@@ -105,10 +104,10 @@ static int64_t move_rows(const MotMover *m, uint32_t buf, uint32_t micro)
 static int64_t move_whole(const MotMover *m, uint32_t buf, uint32_t micro, char *room)
 {
     MotWhole whole = {room, NULL};
-    for (uint32_t r = 0; r < m->shared->n_ranks; r++)
+    for (uint32_t r = 0; r < m->n_ranks; r++)
         mot_comm_copy_part(m->program, &m->from[r], buf, whole, place_of(m, m->from, r, buf, micro),
                            true);
-    for (uint32_t r = 0; r < m->shared->n_ranks; r++)
+    for (uint32_t r = 0; r < m->n_ranks; r++)
         mot_comm_copy_part(m->program, &m->to[r], buf, whole, place_of(m, m->to, r, buf, micro),
                            false);
     return mot_type_bytes(&m->program->bufs.data[buf].global);
@@ -126,7 +125,7 @@ static void release(char *begin, char *end)
 
 static void release_old(const MotMover *m, uint32_t buf, uint32_t micro)
 {
-    for (uint32_t r = 0; r < m->shared->n_ranks; r++) {
+    for (uint32_t r = 0; r < m->n_ranks; r++) {
         char *old = place_of(m, m->from, r, buf, micro), *new = place_of(m, m->to, r, buf, micro);
         char *old_end = old + mot_type_bytes(&m->from[r].types[buf]);
         char *new_end = new + mot_type_bytes(&m->to[r].types[buf]);

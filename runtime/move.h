@@ -13,9 +13,10 @@
 #include "runtime/shared.h"
 
 typedef struct MotMover {
-    const MotShared *shared;
+    const MotRankState *ranks; /* of the program's mesh */
+    uint32_t n_ranks;
     const MotProgram *program;
-    const MotBinding *from, *to; /* [ranks] */
+    const MotBinding *from, *to; /* [n_ranks] */
 } MotMover;
 
 /* Whether the buffer outlives a step. */

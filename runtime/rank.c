@@ -14,11 +14,13 @@
 typedef struct {
     MotCtx *ctx;
     const MotRankArgs *args;
-    MotProgram program; /* the host's, with the shares that stand in the shared region */
+    MotPipeline pipeline;      /* the host's, with the shares that stand in the shared region */
+    const MotProgram *program; /* of the own stage */
+    MotRankState *state;
     const MotDeviceApi *api;
     void *device;
     MotClock clock;
-    MotBinding *bindings; /* of all ranks */
+    MotBinding *bindings; /* [ranks of all stages] */
     void **kernels;
     void ***buffers[MOT_N_SECTIONS]; /* by micro-batch and instruction: addresses of its buffers */
     MotComm comm;
@@ -32,7 +34,7 @@ typedef struct {
 static void find_buffers(Rank *r, MotSection section, const MotBinding *own, char *base)
 {
     MotArena *arena = &r->ctx->arena;
-    const MotProgram *p = &r->program;
+    const MotProgram *p = r->program;
     uint32_t n = p->section[section].n, n_runs = mot_section_is_repeated(section) ? p->n_micro : 1;
     void ***at = r->buffers[section] = mot_arena_array(arena, void **, (size_t)n *n_runs);
     for (uint32_t m = 0; m < n_runs; m++)
@@ -47,14 +49,13 @@ static void find_buffers(Rank *r, MotSection section, const MotBinding *own, cha
 static MotStatus bind(Rank *r)
 {
     MotArena *arena = &r->ctx->arena;
-    const MotProgram *p = &r->program;
+    const MotProgram *p = r->program;
     const MotShared *shared = r->args->shared;
     mot_arena_rewind(arena, r->unbound);
     r->bindings = mot_arena_array(arena, MotBinding, shared->n_ranks);
-    for (uint32_t i = 0; i < shared->n_ranks; i++)
-        MOT_TRY(mot_program_bind(r->ctx, p, i, &r->bindings[i]));
-    const MotBinding *own = &r->bindings[r->args->position];
-    char *base = shared->rank[r->args->position].arena;
+    MOT_TRY(mot_pipeline_bind(r->ctx, &r->pipeline, r->bindings));
+    const MotBinding *own = &r->bindings[r->args->rank];
+    char *base = r->state->arena;
     r->kernels = mot_arena_array(arena, void *, p->kernels.n);
     for (uint32_t k = 0; k < p->kernels.n; k++)
         MOT_TRY(r->api->prepare(r->device, r->ctx, p, k, own, &r->kernels[k]));
@@ -63,7 +64,8 @@ static MotStatus bind(Rank *r)
         r->done_at[s] = mot_program_completions(r->ctx, p, (MotSection)s);
         r->issued_ns[s] = mot_arena_array(arena, int64_t, p->section[s].n);
     }
-    r->comm.bindings = r->bindings;
+    r->comm.all_bindings = r->bindings;
+    r->comm.bindings = r->bindings + r->args->rank - r->comm.position;
     return MOT_OK;
 }
 
@@ -85,21 +87,15 @@ static void run_local(Rank *r, const MotInstr *ins)
     mot_clock_compute(&r->clock, mot_clock_cpu(&r->clock));
 }
 
-/* Whether the instruction has a part in this micro-batch. */
-static bool is_due(const MotInstr *ins, uint32_t micro)
-{
-    return ins->when == MOT_WHEN_ALL || (ins->when == MOT_WHEN_FIRST) == (micro == 0);
-}
-
 /* Executes the collectives that are to be complete before position `before` of the section. */
 static MotStatus complete(Rank *r, MotRun run, uint32_t before)
 {
-    MotRankState *state = &r->args->shared->rank[r->args->position];
+    MotRankState *state = r->state;
     int64_t start = mot_clock_now(&r->clock);
     bool any = false;
     for (; r->next < before; r->next++) {
-        const MotInstr *ins = &r->program.section[run.section].data[r->next];
-        if (!mot_instr_is_collective(ins) || !is_due(ins, run.micro))
+        const MotInstr *ins = &r->program->section[run.section].data[r->next];
+        if (!mot_instr_is_collective(ins) || !mot_instr_is_due(ins, run.micro))
             continue;
         if (r->done_at[run.section][r->next] > before)
             break;
@@ -114,30 +110,38 @@ static MotStatus complete(Rank *r, MotRun run, uint32_t before)
     return MOT_OK;
 }
 
+/* An instruction of the compute stream. */
+static MotStatus run_instr(Rank *r, const MotInstr *ins, void **buffers)
+{
+    if (ins->kind == MOT_INS_LAUNCH)
+        return run_launch(r, ins, buffers);
+    if (ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
+        return mot_comm_exec_stage(&r->comm, ins, &r->clock);
+    run_local(r, ins);
+    return MOT_OK;
+}
+
 static MotStatus run_section(Rank *r, MotRun run)
 {
-    MotRankState *state = &r->args->shared->rank[r->args->position];
-    const MotProgram *p = &r->program;
+    MotRankState *state = r->state;
+    const MotProgram *p = r->program;
     uint32_t n = p->section[run.section].n;
     void ***buffers = r->buffers[run.section] + (size_t)n * run.micro;
-    r->comm.micro = run.micro;
+    r->comm.run = run;
     r->next = 0;
     atomic_store_explicit(&state->section, (uint32_t)run.section, memory_order_relaxed);
     atomic_store_explicit(&state->micro, run.micro, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++) {
         const MotInstr *ins = &p->section[run.section].data[i];
         MOT_TRY(complete(r, run, i));
-        if (!is_due(ins, run.micro))
+        if (!mot_instr_is_due(ins, run.micro))
             continue;
         if (mot_instr_is_collective(ins)) {
             r->issued_ns[run.section][i] = mot_clock_now(&r->clock);
             continue;
         }
         atomic_store_explicit(&state->instruction, i, memory_order_relaxed);
-        if (ins->kind == MOT_INS_LAUNCH)
-            MOT_TRY(run_launch(r, ins, buffers[i]));
-        else
-            run_local(r, ins);
+        MOT_TRY(run_instr(r, ins, buffers[i]));
         atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
     }
     MOT_TRY(complete(r, run, n));
@@ -148,8 +152,8 @@ static MotStatus run_section(Rank *r, MotRun run)
 /* A whole step, or one other section. */
 static MotStatus run_command(Rank *r, MotSection section)
 {
-    MotRankState *state = &r->args->shared->rank[r->args->position];
-    const MotProgram *p = &r->program;
+    MotRankState *state = r->state;
+    const MotProgram *p = r->program;
     mot_clock_wait(&r->clock, r->args->shared->command_ns);
     int64_t start = mot_clock_now(&r->clock);
     r->comm.busy_ns = state->wait_ns = 0;
@@ -167,7 +171,7 @@ static MotStatus open_device(Rank *r)
 {
     const MotRankArgs *args = r->args;
     const MotDevice *device =
-        &args->cluster->devices.data[args->program->mesh.devices[args->position]];
+        &args->cluster->devices.data[r->program->mesh.devices[r->comm.position]];
     const char *name = args->backend ? args->backend : device->backend;
     r->api = mot_device_find(name);
     if (!r->api)
@@ -178,39 +182,64 @@ static MotStatus open_device(Rank *r)
     return r->api->open(r->ctx, device->threads, args->shared->spins > 0, &r->device);
 }
 
-static MotStatus obey(MotCtx *ctx, void *self)
+static MotStatus obey(Rank *r)
 {
-    Rank *r = self;
     MotShared *shared = r->args->shared;
-    MotRankState *state = &shared->rank[r->args->position];
-    MOT_TRY(open_device(r));
-    r->unbound = mot_arena_mark(&ctx->arena);
+    r->unbound = mot_arena_mark(&r->ctx->arena);
     for (uint32_t n = 1;; n++) {
         MOT_TRY(mot_gate_wait(shared, &shared->command_count, n));
         if (shared->command == MOT_CMD_QUIT)
             return MOT_OK;
         MOT_TRY(shared->command == MOT_CMD_REBIND ? bind(r) : run_command(r, shared->section));
-        mot_gate_open(&state->finished);
+        mot_gate_open(&r->state->finished);
     }
+}
+
+/* The host's pipeline with programs of its own, whose shares are those in the shared region. */
+static MotPipeline share_pipeline(MotCtx *ctx, const MotRankArgs *args)
+{
+    MotPipeline pipeline = *args->pipeline;
+    pipeline.stages.data = mot_arena_array(&ctx->arena, MotProgram *, pipeline.stages.n);
+    for (uint32_t s = 0; s < pipeline.stages.n; s++) {
+        MotProgram *p = mot_arena_new(&ctx->arena, MotProgram);
+        *p = *args->pipeline->stages.data[s];
+        for (uint32_t a = 0; a < p->mesh.n_axes; a++)
+            p->mesh.axis[a].share =
+                args->shared->share[a] + mot_pipeline_first_rank(args->pipeline, s);
+        pipeline.stages.data[s] = p;
+    }
+    return pipeline;
+}
+
+static MotStatus run_rank(MotCtx *ctx, void *self)
+{
+    Rank *r = self;
+    const MotRankArgs *args = r->args;
+    uint32_t stage = mot_pipeline_stage(args->pipeline, args->rank),
+             first = mot_pipeline_first_rank(args->pipeline, stage);
+    r->pipeline = share_pipeline(ctx, args);
+    r->program = r->pipeline.stages.data[stage];
+    r->clock = mot_clock_make(args->cluster, r->program->mesh.devices[args->rank - first]);
+    r->comm = (MotComm){.shared = args->shared,
+                        .clock = r->clock,
+                        .pipeline = &r->pipeline,
+                        .cluster = args->cluster,
+                        .stage = stage,
+                        .position = args->rank - first,
+                        .program = r->program,
+                        .ranks = &args->shared->rank[first]};
+    MOT_TRY(open_device(r));
+    return obey(r);
 }
 
 MotStatus mot_rank_run(const MotRankArgs *args)
 {
-    MotShared *shared = args->shared;
-    MotRankState *state = &shared->rank[args->position];
+    MotRankState *state = &args->shared->rank[args->rank];
     MotCtx ctx;
     mot_ctx_init(&ctx);
     mot_ctx_inherit(&ctx, args->host);
-    Rank r = {.ctx = &ctx, .args = args, .program = *args->program};
-    for (uint32_t a = 0; a < r.program.mesh.n_axes; a++)
-        r.program.mesh.axis[a].share = shared->share[a];
-    r.clock = mot_clock_make(args->cluster, r.program.mesh.devices[args->position]);
-    r.comm = (MotComm){.shared = shared,
-                       .clock = r.clock,
-                       .program = &r.program,
-                       .cluster = args->cluster,
-                       .position = args->position};
-    MotStatus status = mot_ctx_run(&ctx, obey, &r);
+    Rank r = {.ctx = &ctx, .args = args, .state = state};
+    MotStatus status = mot_ctx_run(&ctx, run_rank, &r);
     state->status = (int)status;
     snprintf(state->error, sizeof state->error, "%s", mot_text_get(&ctx.error));
     mot_ctx_deinit(&ctx);

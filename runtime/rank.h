@@ -9,10 +9,10 @@ typedef struct MotRankArgs {
     const MotCtx
         *host; /* the rank has a context of its own, with the switches and the log of this one */
     MotShared *shared;
-    const MotProgram *program;
+    const MotPipeline *pipeline;
     const MotCluster *cluster;
     const char *backend; /* NULL: the device's own */
-    uint32_t position;
+    uint32_t rank;
 } MotRankArgs;
 
 /* Runs the rank; returns when told to quit or after a failure, which it leaves in its MotRankState. */

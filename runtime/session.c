@@ -14,7 +14,7 @@
 
 struct MotSession {
     MotCtx *ctx;
-    MotProgram *program;
+    MotPipeline *pipeline;
     const MotCluster *cluster;
     MotSessionOpts opts;
     MotShared *shared;
@@ -25,23 +25,43 @@ struct MotSession {
     uint32_t n_bindings;
 };
 
+/* A rank's stage, its position in the mesh of that, and its device. */
+typedef struct {
+    uint32_t stage, position, device;
+    const MotProgram *program;
+} Place;
+
+static Place place_of(const MotSession *s, uint32_t rank)
+{
+    Place p = {.stage = mot_pipeline_stage(s->pipeline, rank)};
+    p.program = s->pipeline->stages.data[p.stage];
+    p.position = rank - mot_pipeline_first_rank(s->pipeline, p.stage);
+    p.device = p.program->mesh.devices[p.position];
+    return p;
+}
+
+/* `rank 2 (device b)`, with several stages `rank 2 (stage 1, device b)` */
 static const char *rank_name(const MotSession *s, uint32_t i)
 {
-    const MotDevice *device = &s->cluster->devices.data[s->program->mesh.devices[i]];
-    return mot_arena_printf(&s->ctx->arena, "rank %u (device %s)", i,
-                            mot_escape(&s->ctx->arena, device->name, 64));
+    MotArena *arena = &s->ctx->arena;
+    Place p = place_of(s, i);
+    const char *stage =
+        s->pipeline->stages.n > 1 ? mot_arena_printf(arena, "stage %u, ", p.stage) : "";
+    return mot_arena_printf(arena, "rank %u (%sdevice %s)", i, stage,
+                            mot_escape(arena, s->cluster->devices.data[p.device].name, 64));
 }
 
 /* `in forward instruction 12 of micro-batch 3 (launch of node "/h.0/attn/MatMul")` */
 static const char *describe_place(const MotSession *s, uint32_t rank)
 {
     const MotRankState *state = &s->shared->rank[rank];
+    const MotProgram *program = place_of(s, rank).program;
     MotSection section = (MotSection)atomic_load(&state->section);
     uint32_t i = atomic_load(&state->instruction);
-    if (i >= s->program->section[section].n)
+    if (i >= program->section[section].n)
         return s->shared->command == MOT_CMD_REBIND ? "while it binds the program"
                                                     : "between two sections";
-    const MotInstr *ins = &s->program->section[section].data[i];
+    const MotInstr *ins = &program->section[section].data[i];
     const char *micro =
         mot_section_is_repeated(section)
             ? mot_arena_printf(&s->ctx->arena, " of micro-batch %u", atomic_load(&state->micro))
@@ -174,16 +194,14 @@ static MotStatus bind_ranks(MotCtx *ctx, void *self)
 {
     MotSession *s = self;
     s->bindings = mot_arena_array(&ctx->arena, MotBinding, s->shared->n_ranks);
-    for (uint32_t i = 0; i < s->shared->n_ranks; i++)
-        MOT_TRY(mot_program_bind(ctx, s->program, i, &s->bindings[i]));
-    return MOT_OK;
+    return mot_pipeline_bind(ctx, s->pipeline, s->bindings);
 }
 
 static MotStatus check_memory(MotSession *s)
 {
     for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
         MOT_ASSERT(s->bindings[i].arena_bytes <= s->shared->rank[i].arena_capacity);
-        const MotDevice *device = &s->cluster->devices.data[s->program->mesh.devices[i]];
+        const MotDevice *device = &s->cluster->devices.data[place_of(s, i).device];
         if (device->memory > 0 && (double)s->bindings[i].arena_bytes > device->memory) {
             mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s",
                      rank_name(s, i),
@@ -223,38 +241,47 @@ static int64_t measure_capacity(const MotProgram *program)
     return (bytes + 4095) / 4096 * 4096;
 }
 
+/* A piece of the region that is to be mapped; multiples of a page. */
+static size_t add_piece(size_t *bytes, size_t piece)
+{
+    size_t at = *bytes;
+    *bytes += (piece + 4095) / 4096 * 4096;
+    return at;
+}
+
 static MotStatus map_shared(MotSession *s)
 {
-    uint32_t n = s->program->mesh.n_devices;
-    int64_t capacity = measure_capacity(s->program);
-    size_t header = (sizeof(MotShared) + n * sizeof(MotRankState) + 4095) / 4096 * 4096;
-    size_t bytes = header + n * (size_t)capacity;
-    void *p = mot_fault(s->ctx->faults, MOT_FAULT_map)
+    uint32_t n = mot_pipeline_ranks(s->pipeline), n_threads = 0;
+    size_t bytes = 0, mail, *arena = mot_arena_array(&s->ctx->arena, size_t, n);
+    add_piece(&bytes, sizeof(MotShared) + n * sizeof(MotRankState));
+    mail = add_piece(&bytes, (size_t)s->pipeline->channels.n * n * sizeof(MotMail));
+    for (uint32_t i = 0; i < n; i++)
+        arena[i] = add_piece(&bytes, (size_t)measure_capacity(place_of(s, i).program));
+    char *p = mot_fault(s->ctx->faults, MOT_FAULT_map)
                   ? MAP_FAILED
                   : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                          MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return mot_fail(s->ctx, MOT_ERR_MEMORY, MOT_NOWHERE, "can't map %s for the ranks: %s",
                         mot_bytes_text(&s->ctx->arena, (double)bytes), strerror(errno));
-    s->shared = p;
+    s->shared = (MotShared *)(void *)p;
     s->shared->n_ranks = n;
     s->shared->bytes = bytes;
-    uint32_t n_threads = 0;
-    for (uint32_t i = 0; i < n; i++)
-        n_threads += s->cluster->devices.data[s->program->mesh.devices[i]].threads;
-    s->shared->spins = n_threads <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 0;
+    s->shared->mail = (MotMail *)(void *)(p + mail);
     for (uint32_t i = 0; i < n; i++) {
-        s->shared->rank[i].arena = (char *)p + header + i * (size_t)capacity;
-        s->shared->rank[i].arena_capacity = capacity;
+        n_threads += s->cluster->devices.data[place_of(s, i).device].threads;
+        s->shared->rank[i].arena = p + arena[i];
+        s->shared->rank[i].arena_capacity = measure_capacity(place_of(s, i).program);
         atomic_store(&s->shared->rank[i].instruction, MOT_NO_INSTRUCTION);
     }
+    s->shared->spins = n_threads <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 0;
     return MOT_OK;
 }
 
 static MotStatus start_ranks(MotSession *s)
 {
     for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
-        MotRankArgs args = {s->ctx, s->shared, s->program, s->cluster, s->opts.backend, i};
+        MotRankArgs args = {s->ctx, s->shared, s->pipeline, s->cluster, s->opts.backend, i};
         MOT_TRY(mot_spawn_start(s->ctx, &args, &s->rank[i]));
     }
     return MOT_OK;
@@ -264,43 +291,54 @@ static MotStatus start_ranks(MotSession *s)
  * What stays in the ranks' arenas leaves the host's view of them once it was copied (the ranks keep it): each parameter would else
  * take memory in two processes.
  */
-static void forget_part(const MotSession *s, uint32_t buf, char *part, int64_t bytes)
+static void forget_part(MotBufKind kind, char *part, int64_t bytes)
 {
-    MotBufKind kind = s->program->bufs.data[buf].kind;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)part % page;
     if (kind == MOT_BUF_PARAM || kind == MOT_BUF_CONSTANT)
         madvise(part - before, before + (size_t)bytes, MADV_DONTNEED);
 }
 
-/* Between a whole tensor and the ranks' parts of micro-batch `micro`'s copy. */
-static void copy_parts(const MotSession *s, uint32_t buf, uint32_t micro, MotWhole whole,
-                       bool to_whole)
+/* A buffer of a stage's program. */
+typedef struct {
+    uint32_t stage, buf;
+} Var;
+
+static const MotBuf *info_of(const MotSession *s, Var var)
 {
-    for (uint32_t r = 0; r < s->shared->n_ranks; r++) {
+    return &s->pipeline->stages.data[var.stage]->bufs.data[var.buf];
+}
+
+/* Between a whole tensor and the ranks' parts of micro-batch `micro`'s copy. */
+static void copy_parts(const MotSession *s, Var var, uint32_t micro, MotWhole whole, bool to_whole)
+{
+    const MotProgram *p = s->pipeline->stages.data[var.stage];
+    uint32_t first = mot_pipeline_first_rank(s->pipeline, var.stage);
+    for (uint32_t r = first; r < first + p->mesh.n_devices; r++) {
         const MotBinding *binding = &s->bindings[r];
-        char *part = s->shared->rank[r].arena + mot_program_offset(s->program, binding, buf, micro);
-        mot_comm_copy_part(s->program, binding, buf, whole, part, to_whole);
-        forget_part(s, buf, part, mot_type_bytes(&binding->types[buf]));
+        char *part = s->shared->rank[r].arena + mot_program_offset(p, binding, var.buf, micro);
+        mot_comm_copy_part(p, binding, var.buf, whole, part, to_whole);
+        forget_part(p->bufs.data[var.buf].kind, part, mot_type_bytes(&binding->types[var.buf]));
     }
 }
 
 /* For all micro-batches. */
-static void scatter(const MotSession *s, uint32_t buf, void *whole)
+static void scatter(const MotSession *s, Var var, void *whole)
 {
-    for (uint32_t m = 0; m < s->program->bufs.data[buf].copies; m++)
-        copy_parts(s, buf, m, (MotWhole){whole, NULL}, false);
+    for (uint32_t m = 0; m < info_of(s, var)->copies; m++)
+        copy_parts(s, var, m, (MotWhole){whole, NULL}, false);
 }
 
-static void gather(const MotSession *s, uint32_t buf, void *whole)
+static void gather(const MotSession *s, Var var, void *whole)
 {
-    copy_parts(s, buf, 0, (MotWhole){whole, NULL}, true);
+    copy_parts(s, var, 0, (MotWhole){whole, NULL}, true);
 }
 
 static void write_constants(const MotSession *s)
 {
-    for (uint32_t i = 0; i < s->program->bufs.n; i++)
-        if (s->program->bufs.data[i].kind == MOT_BUF_CONSTANT)
-            scatter(s, i, mot_attrs(s->program->bufs.data[i].source, constant)->data.data);
+    for (Var v = {0, 0}; v.stage < s->pipeline->stages.n; v.stage++)
+        for (v.buf = 0; v.buf < s->pipeline->stages.data[v.stage]->bufs.n; v.buf++)
+            if (info_of(s, v)->kind == MOT_BUF_CONSTANT)
+                scatter(s, v, mot_attrs(info_of(s, v)->source, constant)->data.data);
 }
 
 static void close_session(void *session)
@@ -308,21 +346,32 @@ static void close_session(void *session)
     mot_session_close(session);
 }
 
-MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *cluster,
+/* The programs' shares, for the ranks. */
+static void publish_shares(MotSession *s)
+{
+    for (uint32_t stage = 0; stage < s->pipeline->stages.n; stage++) {
+        const MotMesh *mesh = &s->pipeline->stages.data[stage]->mesh;
+        uint32_t first = mot_pipeline_first_rank(s->pipeline, stage);
+        for (uint32_t a = 0; a < mesh->n_axes; a++)
+            memcpy(s->shared->share[a] + first, mesh->axis[a].share,
+                   mesh->axis[a].n * sizeof(int64_t));
+    }
+}
+
+MotStatus mot_session_open(MotCtx *ctx, MotPipeline *pipeline, const MotCluster *cluster,
                            const MotSessionOpts *opts, MotSession **out_session)
 {
-    if (program->mesh.n_devices > MOT_MAX_RANKS)
+    uint32_t n = mot_pipeline_ranks(pipeline);
+    if (n > MOT_MAX_RANKS)
         return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "%u ranks on one machine; the most is %d",
-                        program->mesh.n_devices, MOT_MAX_RANKS);
+                        n, MOT_MAX_RANKS);
     MotSession *s = mot_arena_new(&ctx->arena, MotSession);
-    *s = (MotSession){.ctx = ctx, .program = program, .cluster = cluster, .opts = *opts};
+    *s = (MotSession){.ctx = ctx, .pipeline = pipeline, .cluster = cluster, .opts = *opts};
     for (int i = 0; i < 2; i++)
         mot_ctx_init(&s->bound[i]);
     mot_ctx_defer(ctx, close_session, s);
     MOT_TRY(map_shared(s));
-    for (uint32_t a = 0; a < program->mesh.n_axes; a++)
-        memcpy(s->shared->share[a], program->mesh.axis[a].share,
-               program->mesh.axis[a].n * sizeof(int64_t));
+    publish_shares(s);
     MotStatus status = bind_all(s);
     if (status == MOT_OK)
         status = start_ranks(s);
@@ -354,81 +403,104 @@ void mot_session_close(MotSession *s)
     s->shared = NULL;
 }
 
-static MotStatus find_buf(MotSession *s, const char *name, const MotType *type, uint32_t *out_buf)
+/* The first stage that has the buffer, checked to be of this type if one is given. */
+static MotStatus find_var(MotSession *s, const char *name, const MotType *type, Var *out_var)
 {
-    for (uint32_t i = 0; i < s->program->bufs.n; i++) {
-        const MotBuf *buf = &s->program->bufs.data[i];
-        if (!buf->name || strcmp(buf->name, name) != 0)
-            continue;
-        *out_buf = i;
-        if (!type || mot_type_equal(type, &buf->global))
-            return MOT_OK;
-        return mot_fail(s->ctx, MOT_ERR_DATA, MOT_NOWHERE, "%s is %s[%s], the model has %s[%s]",
-                        mot_quote(&s->ctx->arena, name), mot_dtype_name(type->dtype),
-                        mot_shape_text(&s->ctx->arena, type->dims, type->rank),
-                        mot_dtype_name(buf->global.dtype),
-                        mot_shape_text(&s->ctx->arena, buf->global.dims, buf->global.rank));
-    }
-    return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no input or parameter %s",
-                    mot_quote(&s->ctx->arena, name));
+    Var var = {0, 0};
+    if (!mot_pipeline_find(s->pipeline, name, &var.stage, &var.buf))
+        return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "the program has no input or parameter %s",
+                        mot_quote(&s->ctx->arena, name));
+    const MotBuf *buf = info_of(s, var);
+    *out_var = var;
+    if (!type || mot_type_equal(type, &buf->global))
+        return MOT_OK;
+    return mot_fail(s->ctx, MOT_ERR_DATA, MOT_NOWHERE, "%s is %s[%s], the model has %s[%s]",
+                    mot_quote(&s->ctx->arena, name), mot_dtype_name(type->dtype),
+                    mot_shape_text(&s->ctx->arena, type->dims, type->rank),
+                    mot_dtype_name(buf->global.dtype),
+                    mot_shape_text(&s->ctx->arena, buf->global.dims, buf->global.rank));
+}
+
+/* Writes one micro-batch's copy, or all, in every stage that has the buffer. */
+static MotStatus write_var(MotSession *s, const char *name, const MotTensor *whole, bool to_all,
+                           uint32_t micro)
+{
+    Var var;
+    MOT_TRY(find_var(s, name, &whole->type, &var));
+    do {
+        if (to_all)
+            scatter(s, var, whole->data);
+        else
+            copy_parts(s, var, micro, (MotWhole){whole->data, NULL}, false);
+        var.stage++;
+    } while (mot_pipeline_find(s->pipeline, name, &var.stage, &var.buf));
+    return MOT_OK;
 }
 
 MotStatus mot_session_write(MotSession *s, const char *name, const MotTensor *whole)
 {
-    uint32_t buf = 0;
-    MOT_TRY(find_buf(s, name, &whole->type, &buf));
-    scatter(s, buf, whole->data);
-    return MOT_OK;
-}
-
-MotStatus mot_session_write_param(MotSession *s, const char *name, const void *file)
-{
-    uint32_t buf = 0;
-    int64_t stride[MOT_MAX_RANK];
-    MOT_TRY(find_buf(s, name, NULL, &buf));
-    mot_param_strides(&s->program->bufs.data[buf].global, s->program->bufs.data[buf].source,
-                      stride);
-    copy_parts(s, buf, 0, (MotWhole){(char *)(uintptr_t)file, stride}, false);
-    return MOT_OK;
+    return write_var(s, name, whole, true, 0);
 }
 
 MotStatus mot_session_write_batch(MotSession *s, const char *name, uint32_t micro,
                                   const MotTensor *whole)
 {
-    uint32_t buf = 0;
-    MOT_TRY(find_buf(s, name, &whole->type, &buf));
-    copy_parts(s, buf, micro, (MotWhole){whole->data, NULL}, false);
+    return write_var(s, name, whole, false, micro);
+}
+
+MotStatus mot_session_write_param(MotSession *s, const char *name, const void *file)
+{
+    Var var;
+    int64_t stride[MOT_MAX_RANK];
+    MOT_TRY(find_var(s, name, NULL, &var));
+    mot_param_strides(&info_of(s, var)->global, info_of(s, var)->source, stride);
+    copy_parts(s, var, 0, (MotWhole){(char *)(uintptr_t)file, stride}, false);
     return MOT_OK;
+}
+
+/* Gathers the buffer into a new tensor. */
+static void read_var(MotSession *s, Var var, MotTensor *out_whole)
+{
+    out_whole->type = info_of(s, var)->global;
+    out_whole->data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&out_whole->type));
+    gather(s, var, out_whole->data);
 }
 
 MotStatus mot_session_read(MotSession *s, const char *name, MotTensor *out_whole)
 {
-    uint32_t buf = 0;
-    MOT_TRY(find_buf(s, name, NULL, &buf));
-    out_whole->type = s->program->bufs.data[buf].global;
-    out_whole->data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&out_whole->type));
-    gather(s, buf, out_whole->data);
+    Var var;
+    MOT_TRY(find_var(s, name, NULL, &var));
+    read_var(s, var, out_whole);
     return MOT_OK;
+}
+
+static const MotOutput *find_output(const MotSession *s, const char *name, uint32_t *out_stage)
+{
+    for (uint32_t stage = 0; stage < s->pipeline->stages.n; stage++) {
+        const MotProgram *p = s->pipeline->stages.data[stage];
+        *out_stage = stage;
+        for (uint32_t i = 0; i < p->outputs.n; i++)
+            if (strcmp(p->outputs.data[i].name, name) == 0)
+                return &p->outputs.data[i];
+    }
+    return NULL;
 }
 
 MotStatus mot_session_output(MotSession *s, const char *name, MotSection section,
                              MotTensor *out_value)
 {
-    for (uint32_t i = 0; i < s->program->outputs.n; i++) {
-        const MotOutput *output = &s->program->outputs.data[i];
-        if (strcmp(output->name, name) != 0)
-            continue;
-        uint32_t buf = section == MOT_SECTION_STEP ? output->buf : output->eval_buf;
-        if (buf == MOT_NO_BUF)
-            return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is no result of section %s",
-                            mot_quote(&s->ctx->arena, name), mot_section_names[section]);
-        out_value->type = s->program->bufs.data[buf].global;
-        out_value->data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&out_value->type));
-        gather(s, buf, out_value->data);
-        return MOT_OK;
-    }
-    return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no output %s",
-                    mot_quote(&s->ctx->arena, name));
+    Var var;
+    const MotOutput *output = find_output(s, name, &var.stage);
+    if (!output)
+        return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no output %s",
+                        mot_quote(&s->ctx->arena, name));
+    var.buf = section == MOT_SECTION_STEP ? output->buf : output->eval_buf;
+    if (var.buf == MOT_NO_BUF)
+        return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is no result of section %s",
+                        mot_quote(&s->ctx->arena, name), mot_section_names[section]);
+    read_var(s, var, out_value);
+    return MOT_OK;
 }
 
 MotStatus mot_session_run(MotSession *s, MotSection section)
@@ -448,10 +520,14 @@ MotStatus mot_session_wait(MotSession *s)
     return wait_finished(s);
 }
 
-/* Moves what outlives a step from the places of bindings `from` to those of the present ones. */
-static MotStatus move_kept(MotSession *s, const MotBinding *from, int64_t *out_moved)
+/* Moves what outlives a step in a stage from the places of bindings `from` to those of the present ones. */
+static MotStatus move_kept(MotSession *s, uint32_t stage, const MotBinding *from,
+                           int64_t *out_moved)
 {
-    MotMover mover = {s->shared, s->program, from, s->bindings};
+    const MotProgram *p = s->pipeline->stages.data[stage];
+    uint32_t first = mot_pipeline_first_rank(s->pipeline, stage);
+    MotMover mover = {&s->shared->rank[first], p->mesh.n_devices, p, from + first,
+                      s->bindings + first};
     size_t bytes = mot_mover_room(&mover) + 1;
     char *room =
         mot_fault(s->ctx->faults, MOT_FAULT_map)
@@ -463,20 +539,20 @@ static MotStatus move_kept(MotSession *s, const MotBinding *from, int64_t *out_m
     *out_moved = mot_mover_run(&mover, room);
     munmap(room, bytes);
     /* Their pages need not stay mapped here too. */
-    for (uint32_t r = 0; r < s->shared->n_ranks; r++)
+    for (uint32_t r = first; r < first + p->mesh.n_devices; r++)
         madvise(s->shared->rank[r].arena, (size_t)s->bindings[r].room_bytes, MADV_DONTNEED);
     return MOT_OK;
 }
 
-MotStatus mot_session_reshare(MotSession *s, uint32_t axis, const int64_t *share,
+MotStatus mot_session_reshare(MotSession *s, uint32_t stage, uint32_t axis, const int64_t *share,
                               int64_t *out_moved)
 {
-    const MotProgram *p = s->program;
     const MotBinding *from = s->bindings;
-    memcpy(p->mesh.axis[axis].share, share, p->mesh.axis[axis].n * sizeof *share);
-    memcpy(s->shared->share[axis], share, p->mesh.axis[axis].n * sizeof *share);
+    MotMeshAxis *changed = &s->pipeline->stages.data[stage]->mesh.axis[axis];
+    memcpy(changed->share, share, changed->n * sizeof *share);
+    publish_shares(s);
     MOT_TRY(bind_all(s));
-    MOT_TRY(move_kept(s, from, out_moved));
+    MOT_TRY(move_kept(s, stage, from, out_moved));
     return command(s, MOT_CMD_REBIND);
 }
 
@@ -499,7 +575,23 @@ double mot_session_rank_memory(const MotSession *s, uint32_t position)
     return kib / 1024;
 }
 
-const MotProgram *mot_session_program(const MotSession *s)
+uint32_t mot_session_ranks(const MotSession *s)
 {
-    return s->program;
+    return s->shared->n_ranks;
+}
+
+int64_t mot_session_share(const MotSession *s, uint32_t rank)
+{
+    Place p = place_of(s, rank);
+    return p.program->mesh.axis[0].share[mot_mesh_coordinate(&p.program->mesh, p.position, 0)];
+}
+
+uint32_t mot_session_device(const MotSession *s, uint32_t rank)
+{
+    return place_of(s, rank).device;
+}
+
+const MotPipeline *mot_session_pipeline(const MotSession *s)
+{
+    return s->pipeline;
 }

@@ -1,5 +1,5 @@
 /*
- * A session: a Program running on the ranks of one machine. The host (the process that opened it) forks one process a device, writes
+ * A session: a Pipeline running on the ranks of one machine. The host (the process that opened it) forks one process a device, writes
  * inputs and scalars into the ranks' arenas between steps, reads results from there, and watches the ranks.
  *
  * Errors: MOT_ERR_RANK when a rank died or hung; the context then names the rank, its instruction and the ONNX node, and the other
@@ -18,8 +18,9 @@ typedef struct MotSessionOpts {
 typedef struct MotSession MotSession;
 
 /* Starts the ranks; constants get their values, parameters are zeros. */
-MOT_CHECKED MotStatus mot_session_open(MotCtx *ctx, MotProgram *program, const MotCluster *cluster,
-                                       const MotSessionOpts *opts, MotSession **out_session);
+MOT_CHECKED MotStatus mot_session_open(MotCtx *ctx, MotPipeline *pipeline,
+                                       const MotCluster *cluster, const MotSessionOpts *opts,
+                                       MotSession **out_session);
 /* Ends the ranks and unmaps the region. Safe after a failure. */
 void mot_session_close(MotSession *session);
 
@@ -44,16 +45,21 @@ MOT_CHECKED MotStatus mot_session_run(MotSession *session, MotSection section);
 void mot_session_start(MotSession *session, MotSection section);
 MOT_CHECKED MotStatus mot_session_wait(MotSession *session);
 /*
- * Changes the shares of `axis` between two steps; parameters and states move (runtime/move.h), nothing is compiled. `out_moved`:
+ * Changes the shares of an axis between two steps; parameters and states move (runtime/move.h), nothing is compiled. `out_moved`:
  * bytes that were copied. A failure ends the session.
  */
-MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t axis, const int64_t *share,
-                                          int64_t *out_moved);
+MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t stage, uint32_t axis,
+                                          const int64_t *share, int64_t *out_moved);
 
-/* What rank `position` measured in the last section. */
-const MotRankState *mot_session_rank(const MotSession *session, uint32_t position);
+/* What a rank measured in the last step or section. */
+const MotRankState *mot_session_rank(const MotSession *session, uint32_t rank);
 /* Peak resident memory of the rank's process so far, in MiB. */
-double mot_session_rank_memory(const MotSession *session, uint32_t position);
-const MotProgram *mot_session_program(const MotSession *session);
+double mot_session_rank_memory(const MotSession *session, uint32_t rank);
+uint32_t mot_session_ranks(const MotSession *session);
+/* The rank's device in the cluster. */
+uint32_t mot_session_device(const MotSession *session, uint32_t rank);
+/* The rank's share of axis 0 of its stage. */
+int64_t mot_session_share(const MotSession *session, uint32_t rank);
+const MotPipeline *mot_session_pipeline(const MotSession *session);
 
 #endif

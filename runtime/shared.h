@@ -24,12 +24,12 @@ typedef struct MotRankState {
     MotGate arrived[MOT_MAX_AXES], left[MOT_MAX_AXES]; /* collectives entered and left, by axis */
     /* The device's time (runtime/clock.h) at the last of them; the gate publishes it. */
     int64_t arrived_ns[MOT_MAX_AXES], left_ns[MOT_MAX_AXES];
-    _Atomic uint32_t section, micro;                   /* at work, */
-    _Atomic uint32_t instruction; /* and the position in it, or MOT_NO_INSTRUCTION */
-    _Atomic uint32_t retired;     /* instructions done since the start */
-    _Atomic(MotGate *) awaited;   /* the peer's gate that it waits at, or NULL, */
-    _Atomic uint32_t target;      /* and for what count: who hangs is who waits for nothing */
-    int64_t busy_ns;              /* computing */
+    _Atomic uint32_t section, micro; /* at work, */
+    _Atomic uint32_t instruction;    /* and the position in it, or MOT_NO_INSTRUCTION */
+    _Atomic uint32_t retired;        /* instructions done since the start */
+    _Atomic(MotGate *) awaited;      /* the peer's gate that it waits at, or NULL, */
+    _Atomic uint32_t target;         /* and for what count: who hangs is who waits for nothing */
+    int64_t busy_ns;                 /* computing */
     int64_t wait_ns; /* waiting for a collective to be complete; busy + wait is the whole section */
     int64_t comm_ns; /* in collectives, waiting for peers not counted; partly beside computing */
     int status;      /* MotStatus of a failed rank */
@@ -38,15 +38,23 @@ typedef struct MotRankState {
     int64_t arena_capacity;
 } MotRankState;
 
+/* One rank's end of a channel between stages: messages since the start, at the sender's sent and at the receiver's taken. */
+enum { MOT_MAIL_TIMES = 16 };
+typedef struct MotMail {
+    MotGate sent, taken;
+    _Atomic int64_t ns[MOT_MAIL_TIMES]; /* the device's time at message n is [n % MOT_MAIL_TIMES] */
+} MotMail;
+
 typedef struct MotShared {
     MotGate command_count; /* commands issued */
     int64_t command_ns;    /* when the last one was */
     MotCommand command;
     MotSection section;
-    int64_t share[MOT_MAX_AXES][64];
-    _Atomic int abort;       /* a rank is gone: all waits end */
-    uint32_t n_ranks, spins; /* spins before a futex: 0 when threads outnumber cores */
-    size_t bytes;            /* of the whole mapping */
+    int64_t share[MOT_MAX_AXES][64]; /* of a stage's axis, from the stage's first rank on */
+    _Atomic int abort;               /* a rank is gone: all waits end */
+    uint32_t n_ranks, spins;         /* spins before a futex: 0 when threads outnumber cores */
+    size_t bytes;                    /* of the whole mapping */
+    MotMail *mail;                   /* [channels][n_ranks] */
     MotRankState rank[];
 } MotShared;
 

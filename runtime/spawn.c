@@ -44,7 +44,7 @@ MotStatus mot_spawn_start(MotCtx *ctx, const MotRankArgs *args, MotSpawn *out_sp
         error = out_spawn->pid < 0 ? errno : 0;
     }
     if (error)
-        return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "can't start rank %u: %s", args->position,
+        return mot_fail(ctx, MOT_ERR_IO, MOT_NOWHERE, "can't start rank %u: %s", args->rank,
                         strerror(error));
     out_spawn->is_running = true;
     return MOT_OK;

@@ -43,9 +43,10 @@ typedef struct Job {
 } Job;
 
 typedef struct Trained {
-    double losses[N_STEPS];
-    double *before, *after; /* all parameters and states, in the order of their names */
+    double losses[N_STEPS + 1]; /* the last: evaluation of the first micro-batch after the steps */
+    double *before, *after;     /* all parameters and states, in the order of their names */
     size_t n_params;
+    uint32_t n_micro;
 } Trained;
 
 static inline void require(MotCtx *ctx, MotStatus status)
@@ -147,6 +148,79 @@ static inline void choose_factors(const Job *job, MotPlan *plan, unsigned *seed)
     }
 }
 
+/* The stage of an op that belongs to no forward op: that of the parameter that it is about, or of what it reads. */
+static inline uint32_t find_stage(const MotPlan *plan, const MotOp *op)
+{
+    const MotGraph *g = plan->graph;
+    for (uint32_t i = 0; op->kind == MOT_OP_PARAM && i < g->body.n; i++) {
+        const MotOp *other = mot_graph_op(g, g->body.data[i]);
+        const char *owner = mot_attrs(op, param)->state_of;
+        if (owner && other->kind == MOT_OP_PARAM &&
+            strcmp(mot_attrs(other, param)->name, owner) == 0)
+            return plan->ops[g->body.data[i]].stage;
+        for (uint32_t k = 0; !owner && k < other->n_in; k++)
+            if (other->in[k] == op->out[0])
+                return plan->ops[g->body.data[i]].stage;
+    }
+    return op->n_in ? plan->ops[g->values.data[op->in[0]].def].stage : 0;
+}
+
+static inline bool is_forward_op(const MotOp *op)
+{
+    return op->role == MOT_ROLE_FORWARD && mot_op_info(op->kind)->class != MOT_SOURCE;
+}
+
+/*
+ * Deals the forward ops out to the stages in the order of the body, cut at random places, and the others with them: derived ops to the stage
+ * of their forward op, parameters to that of their first user, updates to that of their parameter.
+ */
+static inline void choose_stages(MotPlan *plan, unsigned *seed)
+{
+    const MotGraph *g = plan->graph;
+    uint32_t n = 0, at = 0, cut[8] = {0};
+    for (uint32_t i = 0; i < g->body.n; i++)
+        n += is_forward_op(mot_graph_op(g, g->body.data[i]));
+    for (uint32_t s = 1; s < plan->stages.n; s++) {
+        int width = (int)(n / plan->stages.n);
+        cut[s] = n * s / plan->stages.n + (uint32_t)(rand_r(seed) % width) - (uint32_t)width / 2;
+    }
+    for (int round = 0; round < 3; round++, at = 0) /* forward ops, parameters, the others */
+        for (uint32_t i = 0; i < g->body.n; i++) {
+            MotOpId id = g->body.data[i];
+            const MotOp *op = mot_graph_op(g, id);
+            bool is_param = op->kind == MOT_OP_PARAM, is_forward = is_forward_op(op);
+            at += is_forward;
+            if (round != (is_forward ? 0 : is_param && !mot_attrs(op, param)->state_of ? 1 : 2))
+                continue;
+            uint32_t stage = plan->stages.n - 1;
+            while (stage && at <= cut[stage])
+                stage--;
+            plan->ops[id].stage = is_forward ? stage
+                                  : op->fwd  ? plan->ops[op->fwd].stage
+                                             : find_stage(plan, op);
+        }
+}
+
+/* A plan of one stage for each shape, over devices of its own. */
+static inline MotPlan *make_staged_plan(const Job *job, const MeshShape *shapes, uint32_t n_stages,
+                                        MotSchedule schedule, unsigned *seed)
+{
+    MotMesh mesh[8];
+    uint32_t n_devices = 0;
+    for (uint32_t s = 0; s < n_stages; s++) {
+        mesh[s] = make_mesh(job->ctx, &shapes[s], n_devices);
+        n_devices += mesh[s].n_devices;
+    }
+    MotPlan *plan = mot_plan_new(job->ctx, job->graph, mot_cluster_make(job->ctx, n_devices, 1));
+    plan->n_micro = job->n_micro;
+    plan->schedule = schedule;
+    for (uint32_t s = 0; s < n_stages; s++)
+        mot_vec_push(&job->ctx->arena, &plan->stages, (MotStage){mesh[s]});
+    choose_stages(plan, seed);
+    choose_factors(job, plan, seed);
+    return plan;
+}
+
 static inline MotPlan *make_plan(const Job *job, const MeshShape *shape, unsigned *seed)
 {
     MotMesh mesh = make_mesh(job->ctx, shape, 0);
@@ -159,11 +233,11 @@ static inline MotPlan *make_plan(const Job *job, const MeshShape *shape, unsigne
     return plan;
 }
 
-static inline void write_params(const Job *job, const MotProgram *program, MotSession *session)
+static inline void write_params(const Job *job, const MotPipeline *pipeline, MotSession *session)
 {
     const Onnx__GraphProto *graph = job->file->model->graph;
-    for (uint32_t i = 0; i < program->bufs.n; i++) {
-        const MotBuf *buf = &program->bufs.data[i];
+    for (uint32_t i = 0; i < pipeline->vars.n; i++) {
+        const MotBuf *buf = pipeline->vars.data[i];
         for (size_t k = 0; buf->kind == MOT_BUF_PARAM && k < graph->n_initializer; k++) {
             MotTensor in_file;
             if (strcmp(graph->initializer[k]->name, buf->name) != 0)
@@ -197,14 +271,14 @@ static inline int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static inline double *read_params(const Job *job, const MotProgram *program, MotSession *session,
+static inline double *read_params(const Job *job, const MotPipeline *pipeline, MotSession *session,
                                   size_t *out_n)
 {
     MotVec(const char *) names = {0};
     MotVec(double) values = {0};
-    for (uint32_t i = 0; i < program->bufs.n; i++)
-        if (program->bufs.data[i].kind == MOT_BUF_PARAM)
-            mot_vec_push(&job->ctx->arena, &names, program->bufs.data[i].name);
+    for (uint32_t i = 0; i < pipeline->vars.n; i++)
+        if (pipeline->vars.data[i]->kind == MOT_BUF_PARAM)
+            mot_vec_push(&job->ctx->arena, &names, pipeline->vars.data[i]->name);
     qsort(names.data, names.n, sizeof *names.data, compare_names);
     for (uint32_t i = 0; i < names.n; i++) {
         MotTensor value;
@@ -223,32 +297,37 @@ static inline double *read_params(const Job *job, const MotProgram *program, Mot
 static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
                             const int64_t *resize, Trained *out)
 {
-    MotProgram *program;
+    MotPipeline *pipeline;
     MotSession *session;
     MotSessionOpts opts = {.backend = backend, .hang_seconds = 60};
     require(job->ctx, mot_plan_verify(plan));
-    MotStatus status = mot_lower(job->ctx, plan, 0, &program);
+    MotStatus status = mot_lower(job->ctx, plan, &pipeline);
     if (status == MOT_ERR_UNSUPPORTED && strstr(mot_text_get(&job->ctx->error), "do not nest")) {
         mot_error_clear(job->ctx);
         return false;
     }
     require(job->ctx, status);
-    require(job->ctx, mot_program_verify(program));
-    require(job->ctx, mot_session_open(job->ctx, program, plan->cluster, &opts, &session));
-    write_params(job, program, session);
+    require(job->ctx, mot_pipeline_verify(pipeline));
+    require(job->ctx, mot_session_open(job->ctx, pipeline, plan->cluster, &opts, &session));
+    write_params(job, pipeline, session);
+    out->n_micro = job->n_micro;
     for (uint32_t m = 0; m < job->n_micro; m++)
         for (int i = 0; i < 2; i++) {
             MotTensor rows = rows_of(job, i, m);
             require(job->ctx, mot_session_write_batch(session, job->inputs[i].name, m, &rows));
         }
-    out->before = read_params(job, program, session, &out->n_params);
+    out->before = read_params(job, pipeline, session, &out->n_params);
     for (int step = 0; step < N_STEPS; step++) {
         int64_t moved;
         if (step == 1 && resize)
-            require(job->ctx, mot_session_reshare(session, 0, resize, &moved));
+            require(job->ctx, mot_session_reshare(session, 0, 0, resize, &moved));
         out->losses[step] = train_step(job, session, step);
     }
-    out->after = read_params(job, program, session, &out->n_params);
+    MotTensor loss;
+    require(job->ctx, mot_session_run(session, MOT_SECTION_EVAL));
+    require(job->ctx, mot_session_output(session, "loss", MOT_SECTION_EVAL, &loss));
+    out->losses[N_STEPS] = mot_tensor_get(&loss, 0);
+    out->after = read_params(job, pipeline, session, &out->n_params);
     mot_session_close(session);
     return true;
 }
@@ -260,7 +339,7 @@ static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
 static inline void check_same(const Trained *a, const Trained *whole, const char *what)
 {
     double difference = 0, change = 0;
-    for (int i = 0; i < N_STEPS; i++)
+    for (int i = 0; i < N_STEPS + (a->n_micro == whole->n_micro); i++)
         if (!(fabs(a->losses[i] - whole->losses[i]) <= 2e-5 * fabs(whole->losses[0])))
             fail_msg("%s: loss %d is %.9g, whole %.9g", what, i, a->losses[i], whole->losses[i]);
     assert_int_equal(a->n_params, whole->n_params);

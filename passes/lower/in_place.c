@@ -84,7 +84,7 @@ bool mot_write_in_place(MotProgram *p, MotSection section, uint32_t src, uint32_
 typedef struct {
     MotSection section; /* of the last touch */
     uint32_t last;      /* instruction there */
-    bool is_shared;     /* other sections, the host, or the other stream may touch it */
+    bool is_shared;     /* other sections, stages, the host, or the other stream may touch it */
 } Touch;
 
 static void note_touches(const MotProgram *p, Touch *touch, MotSection section)
@@ -94,8 +94,8 @@ static void note_touches(const MotProgram *p, Touch *touch, MotSection section)
         for (uint32_t k = 0; k < ins->n_bufs; k++) {
             Touch *t = &touch[mot_program_owner(p, ins->bufs[k])];
             bool is_first = t->section == MOT_N_SECTIONS;
-            t->is_shared |= ins->stream == MOT_STREAM_COMM || ins->when != MOT_WHEN_ALL ||
-                            (!is_first && t->section != section);
+            t->is_shared |= ins->stream == MOT_STREAM_COMM || ins->kind == MOT_INS_SEND ||
+                            ins->when != MOT_WHEN_ALL || (!is_first && t->section != section);
             t->section = section;
             t->last = i;
         }

@@ -12,6 +12,7 @@
 #include "passes/lower/recompute.h"
 #include "passes/lower/schedule.h"
 #include "passes/lower/sections.h"
+#include "passes/lower/transfers.h"
 
 #include <string.h>
 
@@ -35,6 +36,12 @@ typedef struct {
     MotMap kernels;        /* text -> index */
     MotVec(MotOpId) group; /* the open group: ops that will be one launch */
     MotSections sections;
+    uint32_t stage;
+    const MotSharding *values; /* [values]: as their ops leave them; of other stages: replicated */
+    const MotTransfers *transfers;
+    uint32_t next_transfer;
+    MotChannel *channels; /* [transfers] */
+    bool *is_leaving;     /* [values]: sent to another stage */
     uint32_t
         *first_user; /* [values + 1]: users of value v are user[first_user[v]..first_user[v + 1]) */
     MotOpId *user;
@@ -100,14 +107,15 @@ static void add_form(Lower *l, MotValue v, MotSharding s, uint32_t buf)
 static MotInstr *add_instr(Lower *l, MotInstrKind kind, const MotOp *op, const uint32_t *bufs,
                            uint32_t n_bufs, uint32_t n_in)
 {
-    bool is_compute = kind == MOT_INS_LAUNCH || kind == MOT_INS_PART || kind == MOT_INS_COPY;
     MotInstr ins = {.kind = kind,
-                    .stream = is_compute ? MOT_STREAM_COMPUTE : MOT_STREAM_COMM,
+                    .stream = MOT_STREAM_COMPUTE,
                     .bufs = mot_arena_copy(&l->ctx->arena, bufs, n_bufs * sizeof *bufs),
                     .n_bufs = n_bufs,
                     .n_in = n_in,
                     .origin = op->origin,
                     .role = op->role};
+    if (mot_instr_is_collective(&ins))
+        ins.stream = MOT_STREAM_COMM;
     mot_vec_push(&l->ctx->arena, &l->program->section[l->section], ins);
     return &l->program->section[l->section].data[l->program->section[l->section].n - 1];
 }
@@ -213,13 +221,15 @@ static bool is_in_group(const Lower *l, MotValue v)
 /* Whether the op is computed in this section, or in the other pass of the same micro-batch. */
 static bool is_live(const Lower *l, MotOpId id)
 {
-    unsigned micro = 1 << MOT_SECTION_FORWARD | 1 << MOT_SECTION_BACKWARD, own = 1u << l->section;
-    return l->sections.runs[id] & (own & micro ? micro : own);
+    return l->plan->ops[id].stage == l->stage &&
+           l->sections.runs[id] & mot_sections_in_reach(l->section);
 }
 
 /* Whether an op outside the group reads v. */
 static bool is_used_outside(const Lower *l, MotValue v)
 {
+    if (l->is_leaving[v])
+        return true;
     for (uint32_t i = l->first_user[v]; i < l->first_user[v + 1]; i++) {
         bool is_member = false;
         for (uint32_t k = 0; k < l->group.n; k++)
@@ -256,7 +266,7 @@ static bool can_join(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id), *first = mot_graph_op(l->g, l->group.data[0]);
     bool is_alike = mot_op_can_fuse(l->g, first, op) &&
-                    mot_sharding_equal(l->plan->values[op->out[0]], l->plan->values[first->out[0]]);
+                    mot_sharding_equal(l->values[op->out[0]], l->values[first->out[0]]);
     if (l->group.n == MOT_MAX_FUSED || (!is_alike && !ends_group(l, id)))
         return false;
     bool reads_group = false;
@@ -264,7 +274,7 @@ static bool can_join(Lower *l, MotOpId id)
         if (op->in[i] && is_in_group(l, op->in[i])) {
             reads_group = true;
             if (!mot_sharding_equal(mot_plan_operand(l->plan, id, &l->factors[id], i),
-                                    l->plan->values[op->in[i]]))
+                                    l->values[op->in[i]]))
                 return false;
         }
     return reads_group;
@@ -326,8 +336,7 @@ static void add_member(Lower *l, KernelMaker *k, MotOpId id)
     for (uint32_t i = 0; i < op->n_in; i++)
         in[i] = add_operand(l, k, id, i);
     for (uint32_t i = 0; i < op->n_out; i++)
-        types[i] =
-            make_local_type(l, mot_graph_type(l->g, op->out[i]), l->plan->values[op->out[i]]);
+        types[i] = make_local_type(l, mot_graph_type(l->g, op->out[i]), l->values[op->out[i]]);
     name_symbols(l, k->b.graph);
     MotOpId inner = mot_build_typed(&k->b, op->kind, in, op->n_in, op->attrs, types);
     for (uint32_t i = 0; i < op->n_out; i++)
@@ -361,7 +370,7 @@ static uint32_t find_kernel(Lower *l, MotGraph *graph)
 static void lower_view(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
-    MotSharding sharding = l->plan->values[op->out[0]];
+    MotSharding sharding = l->values[op->out[0]];
     uint32_t from = get_form(l, op, op->in[0], mot_plan_operand(l->plan, id, &l->factors[id], 0));
     uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, op->out[0], sharding);
     l->program->bufs.data[buf].alias = from + 1;
@@ -378,7 +387,7 @@ static bool lower_joined(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
     MotProgram *p = l->program;
-    MotSharding sharding = l->plan->values[op->out[0]];
+    MotSharding sharding = l->values[op->out[0]];
     uint32_t part[MOT_MAX_OPERANDS];
     if (op->kind != MOT_OP_CONCAT || mot_attrs(op, axis)->axis != 0)
         return false;
@@ -416,9 +425,9 @@ static void add_results(Lower *l, KernelMaker *k)
             if (l->group.n > 1 && !is_used_outside(l, v))
                 continue;
             mot_output(&k->b, mot_arena_printf(&l->ctx->arena, "o%u", k->n_bufs - n_in), inner);
-            uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, v, l->plan->values[v]);
+            uint32_t buf = add_buf(l, MOT_BUF_SCRATCH, v, l->values[v]);
             k->bufs[k->n_bufs++] = buf;
-            add_form(l, v, l->plan->values[v], buf);
+            add_form(l, v, l->values[v], buf);
         }
     }
 }
@@ -459,7 +468,7 @@ static void lower_compute(Lower *l, MotOpId id)
 /* The sharding of v as its op leaves it, maxima made whole: they do not add up. */
 static MotSharding summable(const Lower *l, MotValue v)
 {
-    MotSharding s = l->plan->values[v];
+    MotSharding s = l->values[v];
     for (uint32_t a = 0; a < MOT_MAX_AXES; a++)
         if (s.axis[a] == MOT_PARTIAL_MAX)
             s.axis[a] = MOT_REPLICATED;
@@ -535,12 +544,12 @@ static void lower_source(Lower *l, MotOpId id)
                                                    : NULL;
         if (kind == MOT_BUF_INPUT && name[0] == '@')
             kind = MOT_BUF_SCALAR;
-        uint32_t buf = add_buf(l, kind, v, l->plan->values[v]);
+        uint32_t buf = add_buf(l, kind, v, l->values[v]);
         l->program->bufs.data[buf].name = name;
         l->program->bufs.data[buf].source = op;
         l->home[v] = buf + 1;
     }
-    add_form(l, v, l->plan->values[v], l->home[v] - 1);
+    add_form(l, v, l->values[v], l->home[v] - 1);
 }
 
 /* A value that the host reads: under `name`, in the sharding `as`. */
@@ -567,7 +576,7 @@ static void lower_sink(Lower *l, MotOpId id)
         return;
     }
     const char *name = mot_attrs(mot_graph_def(l->g, op->in[0]), param)->name;
-    MotSharding own = l->plan->values[op->in[0]];
+    MotSharding own = l->values[op->in[0]];
     if (op->kind == MOT_OP_GRADIENT) {
         lower_output(l, op, mot_arena_printf(&l->ctx->arena, "gradient:%s", name), op->in[1], own);
         return;
@@ -578,7 +587,89 @@ static void lower_sink(Lower *l, MotOpId id)
         add_instr(l, MOT_INS_COPY, op, (uint32_t[]){src, dst}, 2, 1);
 }
 
-/* The part that an op of the body has in this section, if any. */
+/* ---- Between stages ---- */
+
+/* The sharding in which the first user of v here needs it. */
+static MotSharding first_need(const Lower *l, MotValue v)
+{
+    for (uint32_t i = l->first_user[v]; i < l->first_user[v + 1]; i++) {
+        const MotOp *op = mot_graph_op(l->g, l->user[i]);
+        uint32_t k = 0;
+        if (!is_live(l, l->user[i]))
+            continue;
+        while (op->in[k] != v)
+            k++;
+        if (mot_op_info(op->kind)->class == MOT_SINK)
+            return op->n_in == 2 ? l->values[op->in[0]] : mot_replicated;
+        return mot_plan_operand(l->plan, l->user[i], &l->factors[l->user[i]], k);
+    }
+    return mot_replicated;
+}
+
+/*
+ * The receiver takes its part from this buffer when it gets there: so nothing may be written to it in the meantime, and a parameter is
+ * copied before it changes.
+ */
+static void send(Lower *l, const MotTransfer *t, uint32_t channel)
+{
+    const MotOp *op = mot_graph_def(l->g, t->value);
+    MotSharding as = l->values[t->value];
+    for (uint32_t a = 0; a < MOT_MAX_AXES; a++)
+        if (as.axis[a] < MOT_REPLICATED)
+            as.axis[a] = MOT_REPLICATED;
+    flush_group(l);
+    uint32_t buf = get_form(l, op, t->value, as);
+    if (op->kind == MOT_OP_PARAM && l->section != MOT_SECTION_EVAL) {
+        uint32_t copy = add_buf(l, MOT_BUF_STEP, t->value, as);
+        add_instr(l, MOT_INS_COPY, op, (uint32_t[]){buf, copy}, 2, 1)->when = t->when;
+        buf = copy;
+    }
+    MotInstr *ins = add_instr(l, MOT_INS_SEND, op, &buf, 1, 1);
+    ins->when = t->when;
+    ins->channel = channel;
+    l->channels[channel].source = buf;
+}
+
+static void receive(Lower *l, const MotTransfer *t, uint32_t channel)
+{
+    MotSharding as = first_need(l, t->value);
+    MotBufKind kind = t->when == MOT_WHEN_FIRST ? MOT_BUF_STEP : MOT_BUF_SCRATCH;
+    uint32_t buf = add_buf(l, kind, t->value, as);
+    MotInstr *ins = add_instr(l, MOT_INS_RECV, mot_graph_def(l->g, t->value), &buf, 1, 0);
+    ins->when = t->when;
+    ins->channel = channel;
+    l->channels[channel].target = buf;
+    add_form(l, t->value, as, buf);
+}
+
+/* What of the op's results leaves this stage, or comes to it, in this section. */
+static void lower_transfers(Lower *l, MotOpId id)
+{
+    for (; l->next_transfer < l->transfers->n && l->ctx->status == MOT_OK; l->next_transfer++) {
+        const MotTransfer *t = &l->transfers->data[l->next_transfer];
+        if (t->section != l->section || l->g->values.data[t->value].def != id)
+            return;
+        if (t->from == l->stage)
+            send(l, t, l->next_transfer);
+        if (t->to == l->stage)
+            receive(l, t, l->next_transfer);
+    }
+}
+
+/* ---- Sections ---- */
+
+/* Whether the op has a part in this stage. */
+static bool is_here(const Lower *l, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    if (!mot_is_everywhere(op))
+        return l->plan->ops[id].stage == l->stage;
+    for (uint32_t i = l->first_user[op->out[0]]; i < l->first_user[op->out[0] + 1]; i++)
+        if (is_live(l, l->user[i]))
+            return true;
+    return false;
+}
+
 static void lower_op(Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
@@ -612,10 +703,22 @@ static void lower_section(Lower *l, MotSection section)
     for (int assigns = 0; assigns < 2; assigns++)
         for (uint32_t i = 0; i < l->g->body.n && l->ctx->status == MOT_OK; i++) {
             MotOpId id = l->g->body.data[i];
-            if ((mot_graph_op(l->g, id)->kind == MOT_OP_ASSIGN) == (assigns == 1))
+            if ((mot_graph_op(l->g, id)->kind == MOT_OP_ASSIGN) != (assigns == 1))
+                continue;
+            if (is_here(l, id))
                 lower_op(l, id);
+            lower_transfers(l, id);
         }
     flush_group(l);
+}
+
+/* What is sent stays until it was received: one copy is on its way while the next is made. */
+static void keep_sent(MotProgram *p, MotSection section, const MotInstr *ins)
+{
+    MotBuf *owner = &p->bufs.data[mot_program_owner(p, ins->bufs[0])];
+    owner->is_sent = true;
+    if (mot_section_is_repeated(section) && owner->kind == MOT_BUF_SCRATCH && owner->copies < 2)
+        owner->copies = 2;
 }
 
 /* What the forward pass leaves for the backward pass needs a copy for every micro-batch in flight. */
@@ -623,62 +726,113 @@ static void set_copies(Lower *l, uint32_t in_flight)
 {
     MotProgram *p = l->program;
     bool *is_left = mot_arena_array(&l->ctx->arena, bool, p->bufs.n);
-    for (int s = MOT_SECTION_FORWARD; s <= MOT_SECTION_BACKWARD; s++)
-        for (uint32_t i = 0; i < p->section[s].n; i++)
-            for (uint32_t k = 0; k < p->section[s].data[i].n_bufs; k++) {
-                uint32_t owner = mot_program_owner(p, p->section[s].data[i].bufs[k]);
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        for (uint32_t i = 0; i < p->section[s].n; i++) {
+            const MotInstr *ins = &p->section[s].data[i];
+            for (uint32_t k = 0; k < ins->n_bufs; k++) {
+                uint32_t owner = mot_program_owner(p, ins->bufs[k]);
+                MotBuf *buf = &p->bufs.data[owner];
                 if (s == MOT_SECTION_FORWARD)
-                    is_left[owner] = p->bufs.data[owner].kind == MOT_BUF_SCRATCH;
-                else if (is_left[owner])
-                    p->bufs.data[owner].copies = in_flight;
+                    is_left[owner] = buf->kind == MOT_BUF_SCRATCH;
+                else if (s == MOT_SECTION_BACKWARD && is_left[owner] && buf->copies < in_flight)
+                    buf->copies = in_flight;
             }
+            if (ins->kind == MOT_INS_SEND)
+                keep_sent(p, (MotSection)s, ins);
+        }
 }
 
 /* What a step runs: counts, the passes of the micro-batches, the update. */
-static void set_order(Lower *l, uint32_t stage)
+static void set_order(Lower *l)
 {
     MotProgram *p = l->program;
     for (uint32_t i = 0; i < p->n_micro && p->section[MOT_SECTION_COUNT].n; i++)
         mot_vec_push(&l->ctx->arena, &p->order, (MotRun){MOT_SECTION_COUNT, i});
-    mot_schedule_order(p, l->plan->schedule, stage, l->plan->stages.n);
+    mot_schedule_order(p, l->plan->schedule, l->stage, l->plan->stages.n);
     mot_vec_push(&l->ctx->arena, &p->order, (MotRun){MOT_SECTION_STEP, 0});
 }
 
-MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram **out_program)
+/* The shardings that this stage knows. */
+static const MotSharding *find_values(MotCtx *ctx, const MotPlan *plan, uint32_t stage)
 {
-    if (plan->stages.n != 1)
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
-                        "plans of %u stages can't be lowered yet", plan->stages.n);
+    const MotGraph *g = plan->graph;
+    MotSharding *values = mot_arena_array(&ctx->arena, MotSharding, g->values.n);
+    for (MotValue v = 0; v < g->values.n; v++)
+        values[v] =
+            plan->ops[g->values.data[v].def].stage == stage ? plan->values[v] : mot_replicated;
+    return values;
+}
+
+static bool *find_leaving(MotCtx *ctx, const MotPlan *plan, uint32_t stage,
+                          const MotTransfers *transfers)
+{
+    bool *is_leaving = mot_arena_array(&ctx->arena, bool, plan->graph->values.n);
+    for (uint32_t i = 0; i < transfers->n; i++)
+        is_leaving[transfers->data[i].value] |= transfers->data[i].from == stage;
+    return is_leaving;
+}
+
+static MotProgram *make_program(MotCtx *ctx, const MotPlan *plan, uint32_t stage)
+{
+    MotProgram *program = mot_arena_new(&ctx->arena, MotProgram);
+    program->ctx = ctx;
+    program->name = mot_arena_printf(&ctx->arena, "s%u", stage);
+    program->mesh = plan->stages.data[stage].mesh;
+    program->n_micro = plan->n_micro;
+    return program;
+}
+
+/* `l` holds what all stages share. */
+static void lower_stage(Lower *l, uint32_t stage)
+{
+    const MotPlan *plan = l->plan;
+    MotArena *arena = &l->ctx->arena;
+    l->stage = stage;
+    l->program = make_program(l->ctx, plan, stage);
+    l->first_form = mot_arena_array(arena, uint32_t, l->g->values.n);
+    l->home = mot_arena_array(arena, uint32_t, l->g->values.n);
+    l->inner = mot_arena_array(arena, MotValue, l->g->values.n);
+    l->values = find_values(l->ctx, plan, stage);
+    l->is_leaving = find_leaving(l->ctx, plan, stage, l->transfers);
+    l->next_transfer = 0;
+    mot_map_init(&l->kernels, arena);
+    for (int s = 0; s < MOT_N_SECTIONS; s++) {
+        lower_section(l, (MotSection)s);
+        if (l->program->section[s].n)
+            mot_coalesce(l->program, (MotSection)s);
+    }
+    mot_reuse_operands(l->program);
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
+        mot_add_events(l->program, (MotSection)s);
+    set_copies(l, mot_schedule_in_flight(plan->schedule, stage, plan->stages.n, plan->n_micro));
+    set_order(l);
+}
+
+MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, MotPipeline **out_pipeline)
+{
     MotArena *arena = &ctx->arena;
     plan = mot_recompute_apply(ctx, plan);
     const MotGraph *g = plan->graph;
-    MotProgram *program = mot_arena_new(arena, MotProgram);
-    program->ctx = ctx;
-    program->name = mot_arena_printf(arena, "s%u", stage);
-    program->mesh = plan->stages.data[stage].mesh;
-    program->n_micro = plan->n_micro;
-    Lower l = {.ctx = ctx,
-               .plan = plan,
-               .g = g,
-               .program = program,
-               .first_form = mot_arena_array(arena, uint32_t, g->values.n),
-               .home = mot_arena_array(arena, uint32_t, g->values.n),
-               .inner = mot_arena_array(arena, MotValue, g->values.n),
-               .factors = mot_arena_array(arena, MotFactors, g->ops.n)};
-    mot_map_init(&l.kernels, arena);
+    MotTransfers transfers = {0};
+    Lower l = {.ctx = ctx, .plan = plan, .g = g, .transfers = &transfers};
     find_users(&l);
     MOT_TRY(mot_sections_find(ctx, plan, &l.sections));
+    mot_transfers_find(ctx, plan, &l.sections, &transfers);
+    l.channels = mot_arena_array(arena, MotChannel, transfers.n);
+    l.factors = mot_arena_array(arena, MotFactors, g->ops.n);
     for (uint32_t i = 0; i < g->body.n; i++)
         MOT_TRY(mot_factors(g, mot_graph_op(g, g->body.data[i]), &l.factors[g->body.data[i]]));
-    for (int s = 0; s < MOT_N_SECTIONS; s++) {
-        lower_section(&l, (MotSection)s);
-        mot_coalesce(program, (MotSection)s);
+    MotProgram **stages = mot_arena_array(arena, MotProgram *, plan->stages.n);
+    for (uint32_t stage = 0; stage < plan->stages.n; stage++) {
+        lower_stage(&l, stage);
+        if (ctx->status != MOT_OK)
+            return ctx->status;
+        stages[stage] = l.program;
     }
-    mot_reuse_operands(program);
-    for (int s = 0; s < MOT_N_SECTIONS; s++)
-        mot_add_events(program, (MotSection)s);
-    set_copies(&l, mot_schedule_in_flight(plan->schedule, stage, plan->stages.n, plan->n_micro));
-    set_order(&l, stage);
-    *out_program = program;
-    return ctx->status;
+    for (uint32_t i = 0; i < transfers.n; i++) {
+        l.channels[i].from = transfers.data[i].from;
+        l.channels[i].to = transfers.data[i].to;
+    }
+    *out_pipeline = mot_pipeline_make(ctx, stages, plan->stages.n, l.channels, transfers.n);
+    return MOT_OK;
 }

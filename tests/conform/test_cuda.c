@@ -114,9 +114,10 @@ static MotStatus print_model(MotCtx *ctx, Test *t, const char *path)
     t->n_models++;
     for (size_t i = 0; i < sizeof device_counts / sizeof *device_counts; i++) {
         MotPlan *plan;
-        MotProgram *program;
+        MotPipeline *pipeline;
         MOT_TRY(mot_plan_make(ctx, graph, mot_cluster_make(ctx, device_counts[i], 1), NULL, &plan));
-        MOT_TRY(mot_lower(ctx, plan, 0, &program));
+        MOT_TRY(mot_lower(ctx, plan, &pipeline));
+        const MotProgram *program = pipeline->stages.data[0];
         for (uint32_t k = 0; k < program->kernels.n; k++)
             MOT_TRY(print_kernel(ctx, t, &program->kernels.data[k]));
     }

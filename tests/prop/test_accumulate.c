@@ -49,13 +49,13 @@ static void a_graph_that_does_not_accumulate_is_refused(void **state)
 {
     (void)state;
     MotCtx ctx;
-    MotProgram *program;
+    MotPipeline *pipeline;
     unsigned none = 0;
     mot_ctx_init(&ctx);
     Job job = make_job(&ctx, &models[0], "sgd:lr=0.01", 1);
     MotPlan *plan = make_plan(&job, &one, &none);
     plan->n_micro = 2;
-    assert_int_equal(mot_lower(&ctx, plan, 0, &program), MOT_ERR_MISMATCH);
+    assert_int_equal(mot_lower(&ctx, plan, &pipeline), MOT_ERR_MISMATCH);
     assert_non_null(strstr(mot_text_get(&ctx.error), "does not accumulate"));
     mot_ctx_deinit(&ctx);
 }
@@ -65,11 +65,12 @@ static void one_micro_batch_costs_nothing(void **state)
 {
     (void)state;
     MotCtx ctx;
-    MotProgram *program;
+    MotPipeline *pipeline;
     unsigned none = 0;
     mot_ctx_init(&ctx);
     Job job = make_job(&ctx, &models[2], "adamw:lr=0.01,clip=1.0", 1);
-    require(&ctx, mot_lower(&ctx, make_plan(&job, &one, &none), 0, &program));
+    require(&ctx, mot_lower(&ctx, make_plan(&job, &one, &none), &pipeline));
+    const MotProgram *program = pipeline->stages.data[0];
     for (int s = 0; s < MOT_SECTION_STEP; s++)
         assert_int_equal(program->section[s].n, 0);
     assert_int_equal(program->order.n, 1);

@@ -79,12 +79,12 @@ static void recomputation_changes_no_bit(void **state)
 
 static size_t arena_bytes(const Job *job, Policy policy)
 {
-    MotProgram *program;
+    MotPipeline *pipeline;
     MotBinding binding;
     MotPlan *plan = make_recomputing(job, &one, 0, policy, 0);
-    require(job->ctx, mot_lower(job->ctx, plan, 0, &program));
-    require(job->ctx, mot_program_verify(program));
-    require(job->ctx, mot_program_bind(job->ctx, program, 0, &binding));
+    require(job->ctx, mot_lower(job->ctx, plan, &pipeline));
+    require(job->ctx, mot_pipeline_verify(pipeline));
+    require(job->ctx, mot_program_bind(job->ctx, pipeline->stages.data[0], 0, &binding));
     return (size_t)binding.arena_bytes;
 }
 

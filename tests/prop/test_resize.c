@@ -27,18 +27,18 @@ enum { N_CASES = sizeof cases / sizeof *cases, N_MODELS = sizeof models / sizeof
 
 static unsigned first_seed = 1, n_seeds = 3;
 
-static MotSession *open_session(const Job *job, MotPlan *plan, MotProgram **out_program)
+static MotSession *open_session(const Job *job, MotPlan *plan, MotPipeline **out_pipeline)
 {
     MotSession *session;
     MotSessionOpts opts = {.backend = "ref", .hang_seconds = 60};
-    MotStatus status = mot_lower(job->ctx, plan, 0, out_program);
+    MotStatus status = mot_lower(job->ctx, plan, out_pipeline);
     if (status == MOT_ERR_UNSUPPORTED && strstr(mot_text_get(&job->ctx->error), "do not nest")) {
         mot_error_clear(job->ctx);
         return NULL;
     }
     require(job->ctx, status);
-    require(job->ctx, mot_session_open(job->ctx, *out_program, plan->cluster, &opts, &session));
-    write_params(job, *out_program, session);
+    require(job->ctx, mot_session_open(job->ctx, *out_pipeline, plan->cluster, &opts, &session));
+    write_params(job, *out_pipeline, session);
     for (int i = 0; i < 2; i++) {
         MotTensor rows = rows_of(job, i, 0);
         require(job->ctx, mot_session_write_batch(session, job->inputs[i].name, 0, &rows));
@@ -51,7 +51,7 @@ static MotSession *open_session(const Job *job, MotPlan *plan, MotProgram **out_
  * Bytes that have to move on a mesh of one axis: rows that a rank gets and had not; all of a tensor that is split within its rows. Shares
  * `from` are the program's.
  */
-static int64_t count_moves(MotProgram *p, const int64_t *from, const int64_t *to)
+static int64_t count_moves(const MotProgram *p, const int64_t *from, const int64_t *to)
 {
     int64_t bytes = 0;
     uint32_t n = p->mesh.n_devices;
@@ -81,22 +81,23 @@ static int64_t count_moves(MotProgram *p, const int64_t *from, const int64_t *to
 
 static void check_moves(const Job *job, MotPlan *plan, uint32_t which, const char *what)
 {
-    MotProgram *program;
-    MotSession *session = open_session(job, plan, &program);
+    MotPipeline *pipeline;
+    MotSession *session = open_session(job, plan, &pipeline);
     size_t n;
     if (!session)
         return;
-    double *before = read_params(job, program, session, &n);
+    const MotProgram *program = pipeline->stages.data[0];
+    double *before = read_params(job, pipeline, session, &n);
     const int64_t *shares = cases[which].mesh.share[0];
     for (int i = 0; i < 3; shares = cases[which].then[i++]) {
         int64_t moved;
-        require(job->ctx, mot_session_reshare(session, 0, cases[which].then[i], &moved));
-        double *after = read_params(job, program, session, &n);
+        require(job->ctx, mot_session_reshare(session, 0, 0, cases[which].then[i], &moved));
+        double *after = read_params(job, pipeline, session, &n);
         if (memcmp(before, after, n * sizeof *before) != 0)
             fail_msg("%s: a parameter or state differs after move %d", what, i);
         if (program->mesh.n_axes == 1)
             assert_int_equal(moved, count_moves(program, shares, cases[which].then[i]));
-        require(job->ctx, mot_session_reshare(session, 0, cases[which].then[i], &moved));
+        require(job->ctx, mot_session_reshare(session, 0, 0, cases[which].then[i], &moved));
         assert_int_equal(moved, 0);
     }
     train_step(job, session, 1);

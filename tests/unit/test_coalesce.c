@@ -187,7 +187,7 @@ static void interpret(const MotProgram *p, uint64_t *value)
     for (uint32_t i = 0; i < p->section[MOT_SECTION_STEP].n; i++) {
         const MotInstr *ins = &p->section[MOT_SECTION_STEP].data[i];
         bool is_launch = ins->kind == MOT_INS_LAUNCH;
-        uint64_t made[N_BUFS], read = ins->peer; /* the launch's number */
+        uint64_t made[N_BUFS], read = ins->channel; /* the launch's number */
         for (uint32_t k = 0; is_launch && k < ins->n_in; k++)
             read = mix(read, value[ins->bufs[k]]);
         for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
@@ -221,7 +221,7 @@ static MotProgram *make_random(MotCtx *ctx, unsigned *seed)
         default:
             LAUNCH(2, (uint32_t)rand_r(seed) % N_BUFS, (uint32_t)rand_r(seed) % N_BUFS,
                    (uint32_t)rand_r(seed) % N_BUFS)
-                ->peer = i;
+                ->channel = i;
         }
     }
     return p;

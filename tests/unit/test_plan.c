@@ -555,12 +555,12 @@ static void lowered_plans_keep_the_predicted_memory(void **state)
         GptSizes sizes = {.b = 8, .t = 64, .h = 6, .d = 32, .v = 200, .layers = 2};
         MotGraph *g = make_gpt(ctx, sizes, "adamw:lr=0.1");
         MotPlan *plan = make_plan(ctx, g, make_cluster(ctx, 4, unequal, 1e-5, bandwidth[i]), NULL);
-        MotProgram *program;
-        assert_ok(ctx, mot_lower(ctx, plan, 0, &program));
-        assert_ok(ctx, mot_program_verify(program));
+        MotPipeline *pipeline;
+        assert_ok(ctx, mot_lower(ctx, plan, &pipeline));
+        assert_ok(ctx, mot_pipeline_verify(pipeline));
         for (uint32_t device = 0; device < 4; device++) {
             MotBinding binding;
-            assert_ok(ctx, mot_program_bind(ctx, program, device, &binding));
+            assert_ok(ctx, mot_program_bind(ctx, pipeline->stages.data[0], device, &binding));
             double ratio = (double)binding.arena_bytes / plan->devices[device].memory;
             if (ratio < 0.85 || ratio > 1.15)
                 fail_msg("device %u: %.3f of the prediction", device, ratio);

@@ -57,7 +57,7 @@ static MotStatus plan_and_lower(MotCtx *ctx, MotGraph *g, const char *cluster_fi
                                 uint32_t n_micro, MotPlan **out_plan)
 {
     MotCluster *cluster;
-    MotProgram *program;
+    MotPipeline *pipeline;
     MotText text;
     MotPlan *parsed;
     MOT_TRY(mot_cluster_read(ctx, cluster_file, &cluster));
@@ -65,9 +65,9 @@ static MotStatus plan_and_lower(MotCtx *ctx, MotGraph *g, const char *cluster_fi
     mot_text_init(&text, &ctx->arena);
     mot_plan_print(*out_plan, &text);
     MOT_TRY(mot_plan_parse(ctx, "plan.mot", mot_text_get(&text), &parsed));
-    MOT_TRY(mot_lower(ctx, parsed, 0, &program));
-    check_memory(*out_plan, program, cluster_file);
-    return mot_program_verify(program);
+    MOT_TRY(mot_lower(ctx, parsed, &pipeline));
+    check_memory(*out_plan, pipeline->stages.data[0], cluster_file);
+    return mot_pipeline_verify(pipeline);
 }
 
 static void exports_are_planned_and_lowered(void **state)

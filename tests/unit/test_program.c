@@ -14,7 +14,7 @@
 static MotProgram *lower(MotCtx *ctx, const char *text)
 {
     MotGraph *g;
-    MotProgram *program;
+    MotPipeline *pipeline;
     MotCluster *cluster = mot_cluster_make(ctx, 1, 1);
     assert_int_equal(mot_graph_parse(ctx, "test", text, &g), MOT_OK);
     MotPlan *plan = mot_plan_new(ctx, g, cluster);
@@ -30,9 +30,9 @@ static MotProgram *lower(MotCtx *ctx, const char *text)
         assert_int_equal(mot_factors(g, mot_graph_op(g, id), &factors), MOT_OK);
         mot_plan_apply_factors(plan, id, &factors);
     }
-    if (mot_lower(ctx, plan, 0, &program) != MOT_OK)
+    if (mot_lower(ctx, plan, &pipeline) != MOT_OK)
         fail_msg("%s", mot_text_get(&ctx->error));
-    return program;
+    return pipeline->stages.data[0];
 }
 
 static uint32_t count_steps(const MotProgram *p)
