@@ -78,7 +78,65 @@ MotStatus mot_pipeline_bind(MotCtx *ctx, const MotPipeline *pipeline, MotBinding
     return MOT_OK;
 }
 
-/* ---- Verifier ---- */
+/* ---- Verifier: the order of one stage ---- */
+
+/*
+ * What is wrong with the order in which the sections run, or NULL: every repeated section goes through the micro-batches in ascending
+ * order, counts before passes, forward before backward, and the step is last. The most micro-batches in flight are the result.
+ */
+static const char *check_order(const MotProgram *p, uint32_t *out_in_flight)
+{
+    uint32_t next[MOT_N_SECTIONS] = {0};
+    *out_in_flight = 0;
+    for (uint32_t i = 0; i < p->order.n; i++) {
+        MotRun run = p->order.data[i];
+        if (run.section >= MOT_SECTION_EVAL || run.micro != next[run.section])
+            return "a section does not run for one micro-batch after the other";
+        if (run.section == MOT_SECTION_COUNT && next[MOT_SECTION_FORWARD])
+            return "the counts of a step come after its passes";
+        if (run.section == MOT_SECTION_BACKWARD && run.micro >= next[MOT_SECTION_FORWARD])
+            return "a backward pass runs before its forward pass";
+        next[run.section]++;
+        uint32_t in_flight = next[MOT_SECTION_FORWARD] - next[MOT_SECTION_BACKWARD];
+        *out_in_flight = in_flight > *out_in_flight ? in_flight : *out_in_flight;
+    }
+    for (int s = 0; mot_section_is_repeated((MotSection)s); s++)
+        if (p->section[s].n && next[s] != p->n_micro)
+            return "a section does not run for every micro-batch";
+    bool is_step_last = p->order.n && p->order.data[p->order.n - 1].section == MOT_SECTION_STEP;
+    return is_step_last && next[MOT_SECTION_STEP] == 1 ? NULL : "a step does not end with its step";
+}
+
+/* Whether what the forward pass leaves has room for the micro-batches in flight. */
+static bool has_copies(MotCtx *ctx, const MotProgram *p, uint32_t in_flight)
+{
+    bool *is_left = mot_arena_array(&ctx->arena, bool, p->bufs.n);
+    for (int s = MOT_SECTION_FORWARD; s <= MOT_SECTION_BACKWARD; s++)
+        for (uint32_t i = 0; i < p->section[s].n; i++)
+            for (uint32_t k = 0; k < p->section[s].data[i].n_bufs; k++) {
+                uint32_t owner = mot_program_owner(p, p->section[s].data[i].bufs[k]);
+                const MotBuf *buf = &p->bufs.data[owner];
+                if (s == MOT_SECTION_FORWARD)
+                    is_left[owner] = buf->kind == MOT_BUF_SCRATCH;
+                else if (is_left[owner] && buf->copies < in_flight)
+                    return false;
+            }
+    return true;
+}
+
+static MotStatus check_stage(const MotPipeline *pipeline, uint32_t stage)
+{
+    const MotProgram *p = pipeline->stages.data[stage];
+    uint32_t in_flight;
+    const char *what = check_order(p, &in_flight);
+    if (!what && !has_copies(pipeline->ctx, p, in_flight))
+        what = "more micro-batches are in flight than a buffer has copies";
+    return what ? mot_fail(pipeline->ctx, MOT_ERR_MISMATCH, MOT_NOWHERE, "program of stage %u: %s",
+                           stage, what)
+                : mot_program_verify(p);
+}
+
+/* ---- Verifier: the stages together ---- */
 
 /* One stage on its way through a step: the run of `order`, and the instruction in it. */
 typedef struct {
@@ -220,7 +278,7 @@ MotStatus mot_pipeline_verify(const MotPipeline *pipeline)
 {
     static const MotRun eval = {MOT_SECTION_EVAL, 0};
     for (uint32_t s = 0; s < pipeline->stages.n; s++)
-        MOT_TRY(mot_program_verify(pipeline->stages.data[s]));
+        MOT_TRY(check_stage(pipeline, s));
     for (uint32_t c = 0; c < pipeline->channels.n; c++)
         MOT_TRY(check_channel(pipeline, c));
     if (pipeline->channels.n == 0)

@@ -172,6 +172,26 @@ static void check_mesh(Checker *c, const MotMesh *mesh)
     }
 }
 
+/* Stages run at the same time, each on devices of its own. */
+static void check_disjoint(Checker *c)
+{
+    uint32_t *stage_of =
+        mot_arena_array(&c->plan->ctx->arena, uint32_t, c->plan->cluster->devices.n);
+    for (uint32_t s = 0; s < c->plan->stages.n; s++) {
+        const MotMesh *mesh = &c->plan->stages.data[s].mesh;
+        for (uint32_t i = 0; i < mesh->n_devices; i++) {
+            if (stage_of[mesh->devices[i]])
+                complain(c, NULL, "a device is in two stages");
+            stage_of[mesh->devices[i]] = s + 1;
+        }
+    }
+}
+
+static uint32_t stage_of_value(const Checker *c, MotValue v)
+{
+    return c->plan->ops[c->plan->graph->values.data[v].def].stage;
+}
+
 static void check_choice(Checker *c, MotOpId id, const MotFactors *factors)
 {
     const MotOp *op = mot_graph_op(c->plan->graph, id);
@@ -192,10 +212,12 @@ static void check_choice(Checker *c, MotOpId id, const MotFactors *factors)
             complain(c, op, "a factor that can't be split is split");
     }
     for (uint32_t k = 0; k < op->n_in; k++)
-        if (op->in[k] &&
-            c->plan->ops[c->plan->graph->values.data[op->in[k]].def].stage > choice->stage &&
-            op->role == MOT_ROLE_FORWARD)
+        if (op->in[k] && stage_of_value(c, op->in[k]) > choice->stage &&
+            op->role == MOT_ROLE_FORWARD && mot_graph_def(c->plan->graph, op->in[k])->n_in > 0)
             complain(c, op, "an operand comes from a later stage");
+    bool is_of_param = op->kind == MOT_OP_ASSIGN || op->kind == MOT_OP_GRADIENT;
+    if (is_of_param && stage_of_value(c, op->in[0]) != choice->stage)
+        complain(c, op, "it is not in the stage of its parameter");
 }
 
 /* The recorded shardings must be what the rules give. `scratch` holds values of a plan of its own. */
@@ -221,6 +243,8 @@ MotStatus mot_plan_verify(const MotPlan *plan)
         complain(&c, NULL, "the bound is above the predicted time");
     for (uint32_t s = 0; s < plan->stages.n; s++)
         check_mesh(&c, &plan->stages.data[s].mesh);
+    if (c.n == 0)
+        check_disjoint(&c);
     for (uint32_t i = 0; c.n == 0 && i < plan->graph->body.n; i++) {
         MotOpId id = plan->graph->body.data[i];
         MotFactors factors;

@@ -456,7 +456,7 @@ static MotStatus read_schedule(Parser *p, const MotRecord *r)
             p->head.schedule = (MotSchedule)i;
             return MOT_OK;
         }
-    return fail_at(p, r->pos, "schedule is", "gpipe or 1f1b");
+    return fail_at(p, r->pos, "schedule is", "\"gpipe\" or \"1f1b\"");
 }
 
 MotStatus mot_plan_parse(MotCtx *ctx, const char *file, const char *text, MotPlan **out_plan)

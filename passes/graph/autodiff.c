@@ -273,6 +273,7 @@ static MotStatus bind_gradients(Autodiff *a, bool accumulates)
             continue;
         MotValue grad = a->grad[op.out[0]];
         grad = grad ? grad : zero_gradient(a, op.out[0], mot_attrs(&op, param)->name);
+        a->b.origin = accumulates ? mot_attrs(&op, param)->name : NULL;
         if (accumulates)
             grad = mot_accumulate(&a->b, grad);
         mot_build(&a->b, MOT_OP_GRADIENT, (MotValue[]){op.out[0], grad}, 2, NULL);
