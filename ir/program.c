@@ -147,12 +147,18 @@ uint32_t *mot_program_completions(MotCtx *ctx, const MotProgram *program, MotSec
         for (uint32_t k = 0; k < ins->wait.n; k++)
             awaited[ins->wait.data[k]] = i;
     }
-    for (uint32_t i = n, next = n; i-- > 0;) {
+    uint32_t issue[MOT_MAX_IN_FLIGHT]; /* of the collectives that follow, a ring */
+    for (uint32_t k = 0; k < MOT_MAX_IN_FLIGHT; k++)
+        issue[k] = n;
+    for (uint32_t i = n, next = n, k = 0; i-- > 0;) {
         const MotInstr *ins = &program->section[section].data[i];
         if (!mot_instr_is_collective(ins))
             continue;
         if (ins->signal && awaited[ins->signal] && awaited[ins->signal] < next)
             next = awaited[ins->signal];
+        uint32_t *last = &issue[k++ % MOT_MAX_IN_FLIGHT];
+        next = *last < next ? *last : next;
+        *last = i;
         done[i] = next;
     }
     return done;

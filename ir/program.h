@@ -227,9 +227,11 @@ MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32
  * waited for in program order); no stream touches what the other may still write, or writes what it may still read.
  */
 MOT_CHECKED MotStatus mot_program_verify(const MotProgram *program);
+/* Collectives that are issued and not complete. What they read and write lives as long. */
+enum { MOT_MAX_IN_FLIGHT = 3 };
 /*
  * By instruction: before which position the collective there is complete. That is the first instruction that waits for its event, or for one of a
- * collective after it (a stream keeps its order), or else the end of the section. Its buffers live until then.
+ * collective after it (a stream keeps its order), or that would be one too many in flight; or else the end of the section.
  */
 uint32_t *mot_program_completions(MotCtx *ctx, const MotProgram *program, MotSection section);
 /* Whether an instruction meets the other ranks of its axis. */

@@ -75,11 +75,11 @@ static void size_buckets(Joiner *s, MotSection section)
 
 /*
  * The place below which a collective does not rise that stands behind `n_fixed` instructions. What it makes lives from its
- * start: where that takes memory, it rises by one to two windows.
+ * start: where that takes memory, it rises by one to two windows. A reduction frees its source the earlier.
  */
 static uint32_t find_floor(const Joiner *s, const MotInstr *ins, uint32_t n_fixed)
 {
-    bool is_light = ins->kind == MOT_INS_REDUCE_SCATTER ||
+    bool is_light = ins->kind == MOT_INS_REDUCE_SCATTER || ins->kind == MOT_INS_ALL_REDUCE ||
                     s->buckets.data[find_bucket(s, ins)].total <= LEAST_BYTES;
     return is_light || n_fixed < WINDOW ? 0 : (n_fixed / WINDOW - 1) * WINDOW;
 }
