@@ -36,7 +36,7 @@ static MotValue add_rows(MotBuilder *b, int i, int64_t columns)
 /* A linear layer: forward, and both gradients. */
 static void build_products(MotBuilder *b, int64_t scale)
 {
-    int64_t c = 384 / scale, f = 512 / scale;
+    int64_t c = 384 / scale, f = 1024 / scale;
     MotValue x = add_rows(b, 0, c), w = mot_input(b, "w", matrix(c, f));
     MotValue y = mot_contract(b, x, w, "bc,cf->bf");
     add_output(b, 0, mot_contract(b, y, w, "bf,cf->bc"));

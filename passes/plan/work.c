@@ -6,6 +6,7 @@
 
 #include "ir/expand.h"
 
+#include <math.h>
 #include <string.h>
 
 static const double PLAIN_PER_FUNCTION = 16; /* vector instructions of an exp or erf, about */
@@ -18,15 +19,16 @@ static bool calls_a_function(const char *expression)
     return false;
 }
 
-/* The part of the scores that attention computes: position t sees s <= t + S - T. */
+/* The part of the scores that attention computes: position t sees s <= t + S - T, in whole tiles. */
 static double seen_part(const MotGraph *g, const MotOp *op)
 {
+    enum { TILE = 64 };
     if ((op->kind != MOT_OP_ATTENTION && op->kind != MOT_OP_ATTENTION_GRAD) ||
         !mot_attrs(op, attention)->causal)
         return 1;
     double t = (double)mot_graph_type(g, op->in[0])->dims[1],
            s = (double)mot_graph_type(g, op->in[1])->dims[1];
-    return s > 0 && t < 2 * s ? 1 - (t - 1) / (2 * s) : 1;
+    return s > 0 && t > TILE ? fmax(1 - (t - TILE) / (2 * s), 0) : 1;
 }
 
 static double count_functions(const MotGraph *g, const MotOp *op)
