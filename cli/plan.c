@@ -1,4 +1,5 @@
 /* motley plan and motley explain: what the planner chose, and why. */
+#include "cli/answer.h"
 #include "cli/verbs.h"
 #include "job/job.h"
 #include "job/plan_file.h"
@@ -16,15 +17,36 @@ static MotStatus make_plan(MotCtx *ctx, const MotArgs *args, MotJob *job)
     return mot_job_plan(ctx, job);
 }
 
+/* The report, or with `node` what its operators could choose. */
+static MotStatus print_json(MotCtx *ctx, const MotPlan *plan, const char *node)
+{
+    MotJsonWriter w;
+    mot_json_begin(&w, &ctx->arena);
+    mot_json_open(&w, NULL, '{');
+    MOT_TRY(node ? mot_plan_put_explanation(plan, node, &w) : mot_plan_put_report(plan, &w));
+    mot_json_close(&w, '}');
+    mot_answer_print(&w);
+    return MOT_OK;
+}
+
+/* `stats` may be NULL. */
+static MotStatus print_text(MotCtx *ctx, const MotPlan *plan, const MotPlanStats *stats,
+                            const char *node)
+{
+    MotText text;
+    mot_text_init(&text, &ctx->arena);
+    MOT_TRY(node ? mot_plan_explain(plan, node, &text) : mot_plan_report(plan, stats, &text));
+    fputs(mot_text_get(&text), stdout);
+    return MOT_OK;
+}
+
 static MotStatus run_plan(MotCtx *ctx, const MotArgs *args)
 {
     MotJob job;
-    MotText report;
     const char *path = mot_args_get(args, "-o", NULL);
-    mot_text_init(&report, &ctx->arena);
     MOT_TRY(make_plan(ctx, args, &job));
-    MOT_TRY(mot_plan_report(job.plan, &job.stats, &report));
-    fputs(mot_text_get(&report), stdout);
+    MOT_TRY(mot_args_has(args, "--json") ? print_json(ctx, job.plan, NULL)
+                                         : print_text(ctx, job.plan, &job.stats, NULL));
     return path ? mot_plan_file_write(ctx, &job, path) : MOT_OK;
 }
 
@@ -40,18 +62,12 @@ static MotStatus read_plan(MotCtx *ctx, const MotArgs *args, const char *path, M
 
 static MotStatus run_explain(MotCtx *ctx, const MotArgs *args)
 {
-    const char *path;
+    const char *path, *node = mot_args_operand(args, 1);
     MotPlan *plan;
-    MotText text;
-    mot_text_init(&text, &ctx->arena);
     MOT_TRY(mot_args_need_operand(ctx, args, 0, &path));
     MOT_TRY(read_plan(ctx, args, path, &plan));
-    if (mot_args_operand(args, 1))
-        MOT_TRY(mot_plan_explain(plan, mot_args_operand(args, 1), &text));
-    else
-        MOT_TRY(mot_plan_report(plan, NULL, &text));
-    fputs(mot_text_get(&text), stdout);
-    return MOT_OK;
+    return mot_args_has(args, "--json") ? print_json(ctx, plan, node)
+                                        : print_text(ctx, plan, NULL, node);
 }
 
 const MotVerb mot_verb_plan = {

@@ -109,7 +109,7 @@ MOTLEY_API void motley_set_log(MotleyModel *model, void (*log)(void *self, const
 
 /*
  * An option, before motley_open, as `motley train --help` and `motley run --help` list them: those of the model, of inputs, of training and
- * of devices, such as "--loss", "--optimizer", "--dim", "--tie", "-c", "--devices", "--threads", "--shares", "--fix" and "--backend", and
+ * of devices, such as "--loss", "--optimizer", "--dim", "--tie", "-c", "--devices", "--threads", "--shares", "--fix", "--plan" and "--backend", and
  * "--steps", which schedules of the learning rate need. `value` is copied; NULL for options that take none. Repeatable options add up.
  * Labels in "--loss" are the name of an input. MOTLEY_USAGE if there is no such option; a bad value is told by motley_open.
  */

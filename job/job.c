@@ -67,10 +67,14 @@ static void end_stage(MotCtx *ctx, MotJob *job, const char *what)
 
 /* ---- The model ---- */
 
-/* `text` is NAME=FILE where NAME is a graph input of the file; names may hold '='. */
-static MotStatus split_input(MotCtx *ctx, const MotOnnxFile *file, const char *text,
-                             const Onnx__ValueInfoProto **out_input, const char **out_path)
+/*
+ * `text` is NAME=FILE where NAME is a graph input of the file; names may hold '='. NULL, and a failure, if there is no such
+ * input.
+ */
+static const Onnx__ValueInfoProto *split_input(MotCtx *ctx, const MotOnnxFile *file,
+                                               const char *text, const char **out_path)
 {
+    const Onnx__ValueInfoProto *input = NULL;
     size_t longest = 0;
     const Onnx__GraphProto *graph = file->model->graph;
     for (size_t i = 0; i < graph->n_input; i++) {
@@ -78,17 +82,17 @@ static MotStatus split_input(MotCtx *ctx, const MotOnnxFile *file, const char *t
         size_t n = strlen(name);
         if (n > longest && strncmp(text, name, n) == 0 && text[n] == '=') {
             longest = n;
-            *out_input = graph->input[i];
+            input = graph->input[i];
             *out_path = text + n + 1;
         }
     }
-    if (longest)
-        return MOT_OK;
+    if (input)
+        return input;
     mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--input %s: the model has no such input",
              mot_quote(&ctx->arena, text));
     for (size_t i = 0; i < graph->n_input; i++)
         mot_note(ctx, "input %s", mot_quote(&ctx->arena, graph->input[i]->name));
-    return ctx->status;
+    return NULL;
 }
 
 static bool takes_f32(const Onnx__ValueInfoProto *input)
@@ -105,9 +109,10 @@ static MotStatus read_inputs(MotCtx *ctx, MotJob *job)
     const char *const *texts = mot_args_list(job->args, "--input", &n);
     job->inputs = mot_arena_array(&ctx->arena, MotInputTensor, n + 1);
     for (uint32_t i = 0; i < n; i++) {
-        const Onnx__ValueInfoProto *input = NULL;
         MotInputTensor *to = &job->inputs[i];
-        MOT_TRY(split_input(ctx, job->file, texts[i], &input, &to->file));
+        const Onnx__ValueInfoProto *input = split_input(ctx, job->file, texts[i], &to->file);
+        if (!input)
+            return ctx->status;
         to->name = input->name;
         for (uint32_t k = 0; k < i; k++)
             if (strcmp(job->inputs[k].name, job->inputs[i].name) == 0)
@@ -317,8 +322,10 @@ static MotStatus refuse_empty_inputs(MotCtx *ctx, const MotGraph *g)
 {
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
-        const MotType *type = op->n_out ? mot_graph_type(g, op->out[0]) : NULL;
-        if (op->kind == MOT_OP_INPUT && mot_type_elements(type) == 0)
+        if (op->kind != MOT_OP_INPUT)
+            continue;
+        const MotType *type = mot_graph_type(g, op->out[0]);
+        if (mot_type_elements(type) == 0)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                             "input %s is [%s]: there is nothing to train on",
                             mot_quote(&ctx->arena, mot_attrs(op, input)->name),

@@ -136,19 +136,75 @@ static void print_total(const Report *r, const MotPlanStats *stats, MotText *out
                         stats->is_memory_bound ? "; the fastest plan did not fit the memory" : "");
 }
 
+static MotStatus make_report(const MotPlan *plan, Report *r)
+{
+    *r = (Report){.plan = plan};
+    mot_map_init(&r->index, &plan->ctx->arena);
+    MOT_TRY(mot_cost_of_plan(plan, &r->cost));
+    MOT_TRY(mot_plan_factors(plan->ctx, plan->graph, &r->factors));
+    mot_plan_evaluate(plan, r->cost, r->factors, &r->total);
+    for (uint32_t i = 0; i < plan->graph->body.n; i++)
+        add_op(r, plan->graph->body.data[i]);
+    describe_updates(r);
+    return MOT_OK;
+}
+
 MotStatus mot_plan_report(const MotPlan *plan, const MotPlanStats *stats, MotText *out)
 {
-    Report r = {.plan = plan};
-    mot_map_init(&r.index, &plan->ctx->arena);
-    MOT_TRY(mot_cost_of_plan(plan, &r.cost));
-    MOT_TRY(mot_plan_factors(plan->ctx, plan->graph, &r.factors));
-    mot_plan_evaluate(plan, r.cost, r.factors, &r.total);
-    for (uint32_t i = 0; i < plan->graph->body.n; i++)
-        add_op(&r, plan->graph->body.data[i]);
-    describe_updates(&r);
+    Report r;
+    MOT_TRY(make_report(plan, &r));
     print_layers(&r, out);
     print_devices(&r, out);
     print_total(&r, stats, out);
+    return MOT_OK;
+}
+
+static void put_layers(const Report *r, MotJsonWriter *w)
+{
+    mot_json_open(w, "layers", '[');
+    for (uint32_t i = 0; i < r->layers.n; i++) {
+        const Layer *l = &r->layers.data[i];
+        if (l->seconds + l->collective <= 0)
+            continue;
+        mot_json_open(w, NULL, '{');
+        mot_json_put_string(w, "layer", l->node);
+        mot_json_put_string(w, "split", l->split);
+        mot_json_put_number(w, "compute_s", l->seconds);
+        mot_json_put_number(w, "collectives_s", l->collective);
+        mot_json_put_number(w, "moved_bytes", l->bytes);
+        mot_json_close(w, '}');
+    }
+    mot_json_close(w, ']');
+}
+
+static void put_devices(const Report *r, MotJsonWriter *w)
+{
+    const MotMesh *mesh = &r->plan->stages.data[0].mesh;
+    mot_json_open(w, "devices", '[');
+    for (uint32_t i = 0; i < mesh->n_devices; i++) {
+        const MotDevice *d = &r->plan->cluster->devices.data[mesh->devices[i]];
+        const MotDevicePrediction *p = &r->total.devices[i];
+        mot_json_open(w, NULL, '{');
+        mot_json_put_string(w, "device", d->name);
+        mot_json_put_int(w, "share", mesh->axis[0].share[i]);
+        mot_json_put_number(w, "busy_s", p->busy);
+        mot_json_put_number(w, "collectives_s", p->communication);
+        mot_json_put_number(w, "memory_bytes", p->memory);
+        mot_json_put_number(w, "memory_cap_bytes", d->memory > 0 ? d->memory : (double)NAN);
+        mot_json_put_number(w, "received_bytes", p->bytes);
+        mot_json_close(w, '}');
+    }
+    mot_json_close(w, ']');
+}
+
+MotStatus mot_plan_put_report(const MotPlan *plan, MotJsonWriter *w)
+{
+    Report r;
+    MOT_TRY(make_report(plan, &r));
+    mot_json_put_number(w, "step_s", r.total.time);
+    mot_json_put_number(w, "bound_s", plan->bound);
+    put_layers(&r, w);
+    put_devices(&r, w);
     return MOT_OK;
 }
 
@@ -203,26 +259,31 @@ static double minimise_pinned(const Explanation *e, uint32_t v, uint32_t s)
     return solutions.label[0].seconds;
 }
 
-/* A line a choice: its own compute and collectives, and the step with it. */
-static void explain_choice(const Explanation *e, uint32_t v, uint32_t s, MotText *out)
+/* What a choice costs, in seconds. */
+typedef struct {
+    const char *name;
+    bool is_chosen;
+    double own, more_collective; /* compute of its operators, and collectives against the plan's */
+    double step, adapted;        /* of the whole step: the rest as it is, or the best for it */
+} Alternative;
+
+static Alternative weigh_choice(const Explanation *e, uint32_t v, uint32_t s)
 {
-    MotArena *arena = &e->plan->ctx->arena;
     const MotVar *var = &e->in->vars.data[v];
     const MotGraph *g = e->plan->graph;
     MotPlan copy = copy_plan(e->plan);
     MotPlanCost cost;
     mot_intra_apply_var(e->in, v, s, &copy);
     mot_plan_evaluate(&copy, e->in->cost, e->in->factors, &cost);
-    double own = 0, more_collective = sum_collectives(g, &cost) - e->chosen_collective;
+    Alternative a = {.name = mot_choice_name(g, mot_graph_op(g, var->leader),
+                                             &e->in->factors[var->leader], var->choices.data[s]),
+                     .is_chosen = e->plan->ops[var->leader].factor[0] == var->choices.data[s],
+                     .more_collective = sum_collectives(g, &cost) - e->chosen_collective,
+                     .step = cost.time,
+                     .adapted = minimise_pinned(e, v, s)};
     for (uint32_t m = 0; m < var->members.n; m++)
-        own += cost.op_seconds[var->members.data[m]];
-    bool is_chosen = e->plan->ops[var->leader].factor[0] == var->choices.data[s];
-    double adapted = minimise_pinned(e, v, s);
-    mot_text_printf(out, "  %c %-12s %12s %13s %12s %12s\n", is_chosen ? '*' : ' ',
-                    mot_choice_name(g, mot_graph_op(g, var->leader), &e->in->factors[var->leader],
-                                    var->choices.data[s]),
-                    time_text(arena, own), time_text(arena, more_collective),
-                    time_text(arena, cost.time), time_text(arena, adapted));
+        a.own += cost.op_seconds[var->members.data[m]];
+    return a;
 }
 
 static void explain_var(const Explanation *e, uint32_t v, MotText *out)
@@ -235,11 +296,40 @@ static void explain_var(const Explanation *e, uint32_t v, MotText *out)
                     var->members.n - 1);
     mot_text_printf(out, "  %c %-12s %12s %13s %12s %12s\n", ' ', "choice", "compute",
                     "+collectives", "step, as is", "step, adapted");
-    for (uint32_t s = 0; s < var->choices.n; s++)
-        explain_choice(e, v, s, out);
+    for (uint32_t s = 0; s < var->choices.n; s++) {
+        Alternative a = weigh_choice(e, v, s);
+        mot_text_printf(out, "  %c %-12s %12s %13s %12s %12s\n", a.is_chosen ? '*' : ' ', a.name,
+                        time_text(arena, a.own), time_text(arena, a.more_collective),
+                        time_text(arena, a.step), time_text(arena, a.adapted));
+    }
 }
 
-MotStatus mot_plan_explain(const MotPlan *plan, const char *glob, MotText *out)
+static void put_var(const Explanation *e, uint32_t v, MotJsonWriter *w)
+{
+    const MotVar *var = &e->in->vars.data[v];
+    const MotOp *op = mot_graph_op(e->plan->graph, var->leader);
+    mot_json_open(w, NULL, '{');
+    mot_json_put_string(w, "node", mot_choice_node(op));
+    mot_json_put_string(w, "operator", mot_op_info(op->kind)->name);
+    mot_json_put_int(w, "followers", var->members.n - 1);
+    mot_json_open(w, "choices", '[');
+    for (uint32_t s = 0; s < var->choices.n; s++) {
+        Alternative a = weigh_choice(e, v, s);
+        mot_json_open(w, NULL, '{');
+        mot_json_put_string(w, "choice", a.name);
+        mot_json_put_bool(w, "chosen", a.is_chosen);
+        mot_json_put_number(w, "compute_s", a.own);
+        mot_json_put_number(w, "more_collectives_s", a.more_collective);
+        mot_json_put_number(w, "step_s", a.step);
+        mot_json_put_number(w, "adapted_step_s", a.adapted);
+        mot_json_close(w, '}');
+    }
+    mot_json_close(w, ']');
+    mot_json_close(w, '}');
+}
+
+/* As text, or as JSON: one of the two is NULL. */
+static MotStatus explain(const MotPlan *plan, const char *glob, MotText *out, MotJsonWriter *w)
 {
     Explanation e = {.plan = plan};
     uint32_t n = 0;
@@ -251,14 +341,31 @@ MotStatus mot_plan_explain(const MotPlan *plan, const char *glob, MotText *out)
         if (var->choices.n < 2 ||
             !mot_glob_match(glob, mot_choice_node(mot_graph_op(plan->graph, var->leader))))
             continue;
-        explain_var(&e, v, out);
+        if (out)
+            explain_var(&e, v, out);
+        else
+            put_var(&e, v, w);
         n++;
     }
     if (n == 0)
         return mot_fail(plan->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "no operator with a choice matches %s", mot_quote(&plan->ctx->arena, glob));
+    return MOT_OK;
+}
+
+MotStatus mot_plan_explain(const MotPlan *plan, const char *glob, MotText *out)
+{
+    MOT_TRY(explain(plan, glob, out, NULL));
     mot_text_printf(out, "`+collectives` against the plan; `as is`: the rest of the plan stays; "
                          "`adapted`: the best plan "
                          "with this choice\n");
+    return MOT_OK;
+}
+
+MotStatus mot_plan_put_explanation(const MotPlan *plan, const char *glob, MotJsonWriter *w)
+{
+    mot_json_open(w, "operators", '[');
+    MOT_TRY(explain(plan, glob, NULL, w));
+    mot_json_close(w, ']');
     return MOT_OK;
 }

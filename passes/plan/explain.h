@@ -3,6 +3,7 @@
 #define MOTLEY_PASSES_PLAN_EXPLAIN_H
 
 #include "passes/plan/plan.h"
+#include "support/json.h"
 
 /*
  * A line a layer (a node of the ONNX file with everything derived from it): what it splits,
@@ -16,5 +17,10 @@ MOT_CHECKED MotStatus mot_plan_report(const MotPlan *plan, const MotPlanStats *s
  * adapts. Fails with MOT_ERR_USAGE when nothing matches.
  */
 MOT_CHECKED MotStatus mot_plan_explain(const MotPlan *plan, const char *glob, MotText *out);
+
+/* The two as members of an open JSON object; seconds and bytes. */
+MOT_CHECKED MotStatus mot_plan_put_report(const MotPlan *plan, MotJsonWriter *w);
+MOT_CHECKED MotStatus mot_plan_put_explanation(const MotPlan *plan, const char *glob,
+                                               MotJsonWriter *w);
 
 #endif

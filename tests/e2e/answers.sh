@@ -38,6 +38,10 @@ loss=(--loss "cross_entropy:logits:$fixtures/labels.npy")
 train=(train "$gpt" --dim batch=4 --loss cross_entropy:logits:labels --data text:text --optimizer sgd:lr=0.1 --out run)
 
 answer "model inputs outputs initializers operators forward_flop step_flop" import "$gpt" --dim batch=2
+planned=("$gpt" --dim batch=4 --loss cross_entropy:logits:labels --devices 2)
+answer "step_s bound_s layers devices" plan "${planned[@]}" -o gpt.plan
+answer "step_s bound_s layers devices" explain gpt.plan
+answer "operators" explain "${planned[@]}" '/h.0/*'
 answer "step steps resumed_at loss val_loss model checkpoints log" "${train[@]}" --steps 2
 answer "step steps resumed_at loss val_loss model checkpoints log" "${train[@]}" --steps 3 --resume -q
 answer "checkpoint step seed model loss optimizer data tensors" ckpt ls run
@@ -92,6 +96,8 @@ clean plan "${hostile[@]}" --loss "cross_entropy:$logits:labels"
 clean plan "${hostile[@]}" --loss "cross_entropy:$logits:labels" -o plan.mot -v
 clean explain plan.mot
 clean explain plan.mot '*'
+clean explain plan.mot --json
+clean explain plan.mot '*' --json
 clean run names.onnx --input x=x.npy
 clean run names.onnx --input x=x.npy --json
 clean grad names.onnx --input x=x.npy --loss "cross_entropy:$logits:y.npy" --grads grads --json
