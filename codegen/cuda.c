@@ -164,40 +164,43 @@ static void print_prelude(MotCuda *c)
 }
 
 /*
- * One parameter a buffer: operands in the order of the inputs, then results in that of the outputs.
+ * b<i>: the buffers of this block's set, operands in the order of the inputs, then results in that
+ * of the outputs.
  */
-static void print_parameters(MotCuda *c)
+static void print_buffers(MotCuda *c)
 {
     const MotGraph *g = c->kernel->graph;
     uint32_t n = 0;
+    mot_cuda_line(c, "void *const *bufs = table + blockIdx.y * %u;", c->kernel->n_bufs);
+    mot_cuda_line(c, "const long long *const __restrict__ dims = sizes + blockIdx.y;");
     for (int is_result = 0; is_result < 2; is_result++)
         for (uint32_t i = 0; i < g->body.n; i++) {
             const MotOp *op = mot_graph_op(g, g->body.data[i]);
             if (op->kind != (is_result ? MOT_OP_OUTPUT : MOT_OP_INPUT))
                 continue;
             MotDtype dtype = mot_graph_type(g, is_result ? op->in[0] : op->out[0])->dtype;
-            mot_text_printf(&c->text, "%s%s *b%u, ", is_result ? "" : "const ",
-                            mot_cuda_type(dtype)->memory, n++);
+            const char *qualifier = is_result ? "" : "const ", *type = mot_cuda_type(dtype)->memory;
+            mot_cuda_line(c, "%s%s *const b%u = (%s%s *)bufs[%u];", qualifier, type, n, qualifier,
+                          type, n);
+            n++;
         }
     MOT_ASSERT(n == c->kernel->n_bufs);
-    mot_text_puts(&c->text, "const long long *__restrict__ dims, long long *bad_index");
 }
 
 static void print_nest(MotCuda *c, uint32_t i)
 {
     c->nest = c->kernel->nest[i];
     c->is_known = mot_arena_array(&c->ctx->arena, bool, c->nest->nodes.n);
-    mot_text_printf(&c->text, "\n/* %s */\n", mot_shape_names[c->nest->shape]);
-    mot_text_printf(&c->text, "extern \"C\" __global__ void __launch_bounds__(MOT_THREADS) %s_%u(",
-                    c->name, i);
-    print_parameters(c);
-    mot_text_puts(&c->text, ")\n{\n");
+    mot_text_printf(&c->text,
+                    "\n/* %s */\nextern \"C\" __global__ void __launch_bounds__(MOT_THREADS) "
+                    "%s_%u(void *const *table, const long long *sizes, long long *bad_index)\n{\n",
+                    mot_shape_names[c->nest->shape], c->name, i);
+    print_buffers(c);
     shapes[c->nest->shape]->print(c);
     mot_text_puts(&c->text, "}\n");
 }
 
-/* The name that lowering gives the kernel too (ir/program.h). */
-static const char *name_kernel(MotCtx *ctx, const MotGraph *graph)
+const char *mot_cuda_name(MotCtx *ctx, const MotGraph *graph)
 {
     MotText text;
     mot_text_init(&text, &ctx->arena);
@@ -210,7 +213,7 @@ MotStatus mot_cuda_text(MotCtx *ctx, const MotGraph *graph, const char **out_tex
 {
     MotKernelIr kernel;
     MOT_TRY(mot_kernel_build(ctx, graph, &kernel));
-    MotCuda c = {.ctx = ctx, .kernel = &kernel, .name = name_kernel(ctx, graph)};
+    MotCuda c = {.ctx = ctx, .kernel = &kernel, .name = mot_cuda_name(ctx, graph)};
     for (uint32_t i = 0; i < kernel.n_nests; i++)
         if (!shapes[kernel.nest[i]->shape])
             return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,

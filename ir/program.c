@@ -28,12 +28,12 @@ static void bind_dims(MotCtx *ctx, const MotProgram *program, MotBinding *bindin
     }
 }
 
-static MotType bind_type(const MotType *type, const MotBinding *binding)
+static MotType bind_type(const MotType *type, const int64_t *sizes)
 {
     MotType bound = *type;
     for (int d = 0; d < type->rank; d++)
         if (type->dims[d] < 0)
-            bound.dims[d] = binding->size[-type->dims[d] - 1];
+            bound.dims[d] = sizes[-type->dims[d] - 1];
     return bound;
 }
 
@@ -301,7 +301,7 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
     bind_dims(ctx, program, &b);
     for (uint32_t i = 0; i < program->bufs.n; i++) {
         const MotBuf *buf = &program->bufs.data[i];
-        b.types[i] = bind_type(&buf->type, &b);
+        b.types[i] = bind_type(&buf->type, b.size);
         int64_t bytes = mot_program_align(mot_type_bytes(&b.types[i]));
         b.stride[i] = bytes;
         b.arena_offset[i] = -1;
@@ -337,11 +337,11 @@ static void bind_dims_attr(MotCtx *ctx, MotOp *op, const MotType *result)
 }
 
 MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32_t kernel,
-                                  const MotBinding *binding)
+                                  const int64_t *sizes)
 {
     MotGraph *g = mot_graph_clone(ctx, program->kernels.data[kernel].graph);
     for (uint32_t v = 1; v < g->values.n; v++)
-        g->values.data[v].type = bind_type(&g->values.data[v].type, binding);
+        g->values.data[v].type = bind_type(&g->values.data[v].type, sizes);
     for (uint32_t i = 1; i < g->ops.n; i++) {
         MotOp *op = &g->ops.data[i];
         if (op->n_out)
@@ -349,6 +349,49 @@ MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32
     }
     return g;
 }
+
+/* ---- Launches ---- */
+
+uint32_t mot_launch_sets(const MotInstr *launch)
+{
+    return launch->n_sets ? launch->n_sets : 1;
+}
+
+uint32_t mot_launch_buf(const MotInstr *launch, uint32_t set, uint32_t k)
+{
+    uint32_t n_sets = mot_launch_sets(launch), n_in = launch->n_in / n_sets,
+             n_out = launch->n_bufs / n_sets - n_in;
+    return launch->bufs[k < n_in ? set * n_in + k : launch->n_in + set * n_out + k - n_in];
+}
+
+/* The first operand of a batched kernel that is no scalar. */
+static uint32_t find_line(const MotGraph *kernel)
+{
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < kernel->body.n; i++) {
+        const MotOp *op = mot_graph_op(kernel, kernel->body.data[i]);
+        if (op->kind != MOT_OP_INPUT)
+            continue;
+        if (mot_graph_type(kernel, op->out[0])->rank)
+            break;
+        k++;
+    }
+    return k;
+}
+
+const int64_t *mot_launch_sizes(MotCtx *ctx, const MotProgram *program, const MotInstr *launch,
+                                const MotBinding *binding)
+{
+    if (!launch->n_sets)
+        return binding->size;
+    uint32_t line = find_line(program->kernels.data[launch->kernel].graph);
+    int64_t *sizes = mot_arena_array(&ctx->arena, int64_t, launch->n_sets);
+    for (uint32_t set = 0; set < launch->n_sets; set++)
+        sizes[set] = mot_type_elements(&binding->types[mot_launch_buf(launch, set, line)]);
+    return sizes;
+}
+
+/* ---- The verifier ---- */
 
 typedef struct {
     const MotProgram *program;

@@ -10,6 +10,10 @@
  * along which uneven parts lie. Events order the streams: an instruction starts when all events in `wait` were signalled. A
  * collective runs from its place in the program to its completion (mot_program_completions), beside the instructions between.
  *
+ * A batched launch runs its kernel on several sets of buffers, such as all parameters with their gradients and states. Such a
+ * kernel sees every buffer of a set as one line of elements: it has one symbol, @n, and types [@n] or scalars. @n differs by set;
+ * it is evaluated at binding as well.
+ *
  * Instructions stand in sections; a step runs sections in `order`, some of them once a micro-batch. What micro-batch m leaves for
  * a later section of its own lies in copy m % copies of its buffer.
  */
@@ -61,7 +65,7 @@ typedef struct MotKernel {
 } MotKernel;
 
 typedef enum MotInstrKind {
-    MOT_INS_LAUNCH,         /* kernel; bufs: operands, then results */
+    MOT_INS_LAUNCH,         /* kernel; bufs: operands, then results, of all sets */
     MOT_INS_ALL_REDUCE,     /* collectives: bufs are sources, then as many destinations */
     MOT_INS_REDUCE_SCATTER, /* destination is the own part of `dim` */
     MOT_INS_ALL_GATHER,     /* source is the own part of `dim` */
@@ -87,7 +91,7 @@ typedef struct MotMove {
 typedef struct MotInstr {
     MotInstrKind kind;
     MotStream stream;
-    uint32_t kernel;              /* launch */
+    uint32_t kernel, n_sets;      /* launch; n_sets > 0: a batched one */
     uint32_t *bufs, n_bufs, n_in; /* the first n_in are read, the others written */
     uint32_t axis;                /* collectives and part: the mesh axis */
     MotMove *moves;               /* collectives and part: [n_in] */
@@ -217,9 +221,17 @@ bool mot_instr_is_due(const MotInstr *ins, uint32_t micro);
 uint32_t mot_program_must_be_taken(const MotProgram *program, const MotInstr *send, MotRun run);
 /* Bytes rounded up to what a buffer in an arena takes. */
 int64_t mot_program_align(int64_t bytes);
-/* A kernel's graph with its symbolic dims replaced by this binding's sizes. */
+/* A kernel's graph with its symbolic dims replaced by these sizes. */
 MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32_t kernel,
-                                  const MotBinding *binding);
+                                  const int64_t *sizes);
+
+/* How many sets of buffers a launch has: 1 if it isn't batched. */
+uint32_t mot_launch_sets(const MotInstr *launch);
+/* Buffer k of a set: operands, then results, in the order of the kernel. */
+uint32_t mot_launch_buf(const MotInstr *launch, uint32_t set, uint32_t k);
+/* The sizes of the kernel's symbols: those of set s are at [s]. The binding's, or in ctx's arena. */
+const int64_t *mot_launch_sizes(MotCtx *ctx, const MotProgram *program, const MotInstr *launch,
+                                const MotBinding *binding);
 
 /*
  * Proves before anything starts: views lie inside their buffers; buffers (all parts of them) are written before they are read;

@@ -38,11 +38,12 @@ typedef struct {
 } Cpu;
 
 typedef struct {
-    const char *name;
+    const char *name; /* of the kernel */
     MotImage image;
-    const int64_t *dims;
-    int64_t tasks[MOT_IMAGE_NESTS];
-} CpuKernel;
+    uint32_t n_sets, n_bufs;              /* n_bufs: of a set */
+    const int64_t *sizes;                 /* those of set s at [s] */
+    int64_t *first_task[MOT_IMAGE_NESTS]; /* [n_sets + 1]: tasks are numbered set by set */
+} CpuLaunch;
 
 /* oneDNN's row-major product. What it refuses, which is for want of memory, is told after the launch. */
 static void multiply(const MotServices *self, int32_t trans_a, int32_t trans_b, int64_t m,
@@ -146,55 +147,73 @@ static MotStatus map_image(Cpu *d, MotCtx *ctx, const MotKernel *kernel, MotImag
     return MOT_OK;
 }
 
-static MotStatus prepare_cpu(void *self, MotCtx *ctx, const MotProgram *program, uint32_t kernel,
-                             const MotBinding *binding, void **out_kernel)
+static MotStatus prepare_cpu(void *self, MotCtx *ctx, const MotProgram *program,
+                             const MotInstr *ins, const MotBinding *binding, void **out_launch)
 {
     Cpu *d = self;
-    CpuKernel *k = mot_arena_new(&ctx->arena, CpuKernel);
-    *k = (CpuKernel){.name = program->kernels.data[kernel].name, .dims = binding->size};
-    MOT_TRY(map_image(d, ctx, &program->kernels.data[kernel], &k->image));
-    for (uint32_t i = 0; i < k->image.n_nests; i++) {
-        k->tasks[i] = k->image.nest[i].tasks(k->dims);
-        MOT_TRY(reserve_scratch(d, ctx, k->image.nest[i].scratch_bytes(k->dims)));
+    const MotKernel *kernel = &program->kernels.data[ins->kernel];
+    CpuLaunch *l = mot_arena_new(&ctx->arena, CpuLaunch);
+    *l = (CpuLaunch){.name = kernel->name,
+                     .n_sets = mot_launch_sets(ins),
+                     .n_bufs = ins->n_bufs / mot_launch_sets(ins),
+                     .sizes = mot_launch_sizes(ctx, program, ins, binding)};
+    MOT_TRY(map_image(d, ctx, kernel, &l->image));
+    for (uint32_t i = 0; i < l->image.n_nests; i++) {
+        const MotNestCode *nest = &l->image.nest[i];
+        int64_t *first = l->first_task[i] = mot_arena_array(&ctx->arena, int64_t, l->n_sets + 1);
+        for (uint32_t set = 0; set < l->n_sets; set++) {
+            first[set + 1] = first[set] + nest->tasks(l->sizes + set);
+            MOT_TRY(reserve_scratch(d, ctx, nest->scratch_bytes(l->sizes + set)));
+        }
     }
-    *out_kernel = k;
+    *out_launch = l;
     return MOT_OK;
 }
 
+/* A nest on its way: what the threads share. */
 typedef struct {
     const Cpu *device;
-    const CpuKernel *kernel;
+    const CpuLaunch *launch;
     MotNestRun *run;
+    const int64_t *first_task;
     void *const *bufs;
-} Launch;
+} NestRun;
 
 static void run_range(void *self, int64_t begin, int64_t end, uint32_t thread)
 {
-    const Launch *l = self;
-    l->run(l->bufs, l->kernel->dims, begin, end, &l->device->services.api,
-           l->device->scratch + (int64_t)thread * l->device->scratch_bytes);
+    const NestRun *r = self;
+    void *scratch = r->device->scratch + (int64_t)thread * r->device->scratch_bytes;
+    for (uint32_t set = 0; begin < end; set++) {
+        int64_t first = r->first_task[set], after = r->first_task[set + 1];
+        if (begin >= after)
+            continue;
+        int64_t stop = end < after ? end : after;
+        r->run(r->bufs + (size_t)set * r->launch->n_bufs, r->launch->sizes + set, begin - first,
+               stop - first, &r->device->services.api, scratch);
+        begin = stop;
+    }
 }
 
-static MotStatus launch_cpu(void *self, void *kernel, void *const *bufs)
+static MotStatus launch_cpu(void *self, void *launch, void *const *bufs)
 {
     Cpu *d = self;
-    const CpuKernel *k = kernel;
+    const CpuLaunch *l = launch;
     uint32_t n_threads = mot_pool_size(d->pool);
-    for (uint32_t i = 0; i < k->image.n_nests; i++) {
-        Launch launch = {d, k, k->image.nest[i].run, bufs};
-        int64_t ranges = n_threads * (k->image.nest[i].is_coarse ? 1 : RANGES_A_THREAD);
-        mot_pool_run(d->pool, run_range, &launch, k->tasks[i], ranges);
+    for (uint32_t i = 0; i < l->image.n_nests; i++) {
+        NestRun run = {d, l, l->image.nest[i].run, l->first_task[i], bufs};
+        int64_t ranges = n_threads * (l->image.nest[i].is_coarse ? 1 : RANGES_A_THREAD);
+        mot_pool_run(d->pool, run_range, &run, l->first_task[i][l->n_sets], ranges);
     }
     int failure = atomic_exchange(&d->failure, 0);
     if (failure)
         return mot_fail(d->ctx, MOT_ERR_MEMORY, MOT_NOWHERE,
-                        "kernel %s: oneDNN refused a product, status %d", k->name, failure);
+                        "kernel %s: oneDNN refused a product, status %d", l->name, failure);
     int64_t bad = d->bad_index;
     if (bad == NO_INDEX)
         return MOT_OK;
     d->bad_index = NO_INDEX;
     return mot_fail(d->ctx, MOT_ERR_DATA, MOT_NOWHERE,
-                    "kernel %s: index %lld is outside of its table", k->name, (long long)bad);
+                    "kernel %s: index %lld is outside of its table", l->name, (long long)bad);
 }
 
 const MotDeviceApi mot_device_cpu = {

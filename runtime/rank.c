@@ -20,8 +20,8 @@ typedef struct {
     const MotDeviceApi *api;
     void *device;
     MotClock clock;
-    MotBinding *bindings; /* [ranks of all stages] */
-    void **kernels;
+    MotBinding *bindings;            /* [ranks of all stages] */
+    void **launches[MOT_N_SECTIONS]; /* by instruction: as the device prepared it */
     void ***buffers[MOT_N_SECTIONS]; /* by micro-batch and instruction: addresses of its buffers */
     MotComm comm;
     uint32_t *done_at
@@ -31,50 +31,59 @@ typedef struct {
     MotArenaMark unbound;
 } Rank;
 
-static void find_buffers(Rank *r, MotSection section, const MotBinding *own, char *base)
+/* The addresses of an instruction's buffers in one micro-batch: of a launch set by set. */
+static void **find_buffers(Rank *r, const MotInstr *ins, uint32_t micro)
+{
+    const MotBinding *own = &r->bindings[r->args->rank];
+    char *base = r->state->arena;
+    void **at = mot_arena_array(&r->ctx->arena, void *, ins->n_bufs);
+    uint32_t n_sets = mot_launch_sets(ins), n = ins->n_bufs / n_sets;
+    for (uint32_t set = 0; set < n_sets; set++)
+        for (uint32_t k = 0; k < n; k++)
+            at[set * n + k] =
+                base + mot_program_offset(r->program, own, mot_launch_buf(ins, set, k), micro);
+    return at;
+}
+
+static MotStatus bind_section(Rank *r, MotSection section)
 {
     MotArena *arena = &r->ctx->arena;
     const MotProgram *p = r->program;
+    const MotBinding *own = &r->bindings[r->args->rank];
     uint32_t n = p->section[section].n, n_runs = mot_section_is_repeated(section) ? p->n_micro : 1;
-    void ***at = r->buffers[section] = mot_arena_array(arena, void **, (size_t)n *n_runs);
-    for (uint32_t m = 0; m < n_runs; m++)
-        for (uint32_t i = 0; i < n; i++, at++) {
-            const MotInstr *ins = &p->section[section].data[i];
-            *at = mot_arena_array(arena, void *, ins->n_bufs);
-            for (uint32_t k = 0; k < ins->n_bufs; k++)
-                (*at)[k] = base + mot_program_offset(p, own, ins->bufs[k], m);
-        }
+    const MotInstr *ins = p->section[section].data;
+    r->buffers[section] = mot_arena_array(arena, void **, (size_t)n *n_runs);
+    r->launches[section] = mot_arena_array(arena, void *, n);
+    for (uint32_t i = 0; i < n * n_runs; i++)
+        r->buffers[section][i] = find_buffers(r, &ins[i % n], i / n);
+    for (uint32_t i = 0; i < n; i++)
+        if (ins[i].kind == MOT_INS_LAUNCH)
+            MOT_TRY(r->api->prepare(r->device, r->ctx, p, &ins[i], own, &r->launches[section][i]));
+    r->done_at[section] = mot_program_completions(r->ctx, p, section);
+    r->issued_ns[section] = mot_arena_array(arena, int64_t, n);
+    return MOT_OK;
 }
 
 static MotStatus bind(Rank *r)
 {
     MotArena *arena = &r->ctx->arena;
-    const MotProgram *p = r->program;
     const MotShared *shared = r->args->shared;
     mot_arena_rewind(arena, r->unbound);
     r->bindings = mot_arena_array(arena, MotBinding, shared->n_ranks);
     MOT_TRY(mot_pipeline_bind(r->ctx, &r->pipeline, r->bindings));
-    const MotBinding *own = &r->bindings[r->args->rank];
-    char *base = r->state->arena;
-    r->kernels = mot_arena_array(arena, void *, p->kernels.n);
-    for (uint32_t k = 0; k < p->kernels.n; k++)
-        MOT_TRY(r->api->prepare(r->device, r->ctx, p, k, own, &r->kernels[k]));
-    for (int s = 0; s < MOT_N_SECTIONS; s++) {
-        find_buffers(r, (MotSection)s, own, base);
-        r->done_at[s] = mot_program_completions(r->ctx, p, (MotSection)s);
-        r->issued_ns[s] = mot_arena_array(arena, int64_t, p->section[s].n);
-    }
+    for (int section = 0; section < MOT_N_SECTIONS; section++)
+        MOT_TRY(bind_section(r, (MotSection)section));
     r->comm.all_bindings = r->bindings;
     r->comm.bindings = r->bindings + r->args->rank - r->comm.position;
     return MOT_OK;
 }
 
-static MotStatus run_launch(Rank *r, const MotInstr *ins, void **buffers)
+static MotStatus run_launch(Rank *r, void *launch, void **buffers)
 {
     /* A rank may be this much ahead of its device before it sleeps: few sleeps, and yet nobody who watches it takes it for hung. */
     enum { LEAD_NS = 20000000 };
     mot_clock_begin(&r->clock);
-    MOT_TRY(r->api->launch(r->device, r->kernels[ins->kernel], buffers));
+    MOT_TRY(r->api->launch(r->device, launch, buffers));
     mot_clock_compute(&r->clock, mot_clock_cpu(&r->clock));
     mot_clock_catch_up(&r->clock, LEAD_NS);
     return MOT_OK;
@@ -111,10 +120,11 @@ static MotStatus complete(Rank *r, MotRun run, uint32_t before)
 }
 
 /* An instruction of the compute stream. */
-static MotStatus run_instr(Rank *r, const MotInstr *ins, void **buffers)
+static MotStatus run_instr(Rank *r, MotSection section, uint32_t i, void **buffers)
 {
+    const MotInstr *ins = &r->program->section[section].data[i];
     if (ins->kind == MOT_INS_LAUNCH)
-        return run_launch(r, ins, buffers);
+        return run_launch(r, r->launches[section][i], buffers);
     if (ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
         return mot_comm_exec_stage(&r->comm, ins, &r->clock);
     run_local(r, ins);
@@ -141,7 +151,7 @@ static MotStatus run_section(Rank *r, MotRun run)
             continue;
         }
         atomic_store_explicit(&state->instruction, i, memory_order_relaxed);
-        MOT_TRY(run_instr(r, ins, buffers[i]));
+        MOT_TRY(run_instr(r, run.section, i, buffers[i]));
         atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
     }
     MOT_TRY(complete(r, run, n));

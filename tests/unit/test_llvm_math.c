@@ -80,12 +80,13 @@ static void run_op(MotCtx *ctx, MotIsa isa, MotOpKind op, uint32_t arity, float 
     p->ctx = ctx;
     mot_vec_push(&ctx->arena, &p->kernels, (MotKernel){.name = "k", .graph = g});
     MotBinding binding = {.size = NULL};
-    void *device, *kernel, *bufs[] = {x, arity > 1 ? z : y, y};
+    MotInstr launch = {.n_bufs = arity + 1, .n_in = arity};
+    void *device, *prepared, *bufs[] = {x, arity > 1 ? z : y, y};
     MotCodegenOpts opts = {.isa = isa, .cache_dir = ""};
     assert_int_equal(mot_codegen_program(ctx, p, &opts), MOT_OK);
     assert_int_equal(mot_device_cpu.open(ctx, 1, false, &device), MOT_OK);
-    assert_int_equal(mot_device_cpu.prepare(device, ctx, p, 0, &binding, &kernel), MOT_OK);
-    assert_int_equal(mot_device_cpu.launch(device, kernel, bufs), MOT_OK);
+    assert_int_equal(mot_device_cpu.prepare(device, ctx, p, &launch, &binding, &prepared), MOT_OK);
+    assert_int_equal(mot_device_cpu.launch(device, prepared, bufs), MOT_OK);
 }
 
 static void check_function(MotIsa isa, const Function *f)
