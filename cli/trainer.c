@@ -86,7 +86,8 @@ static void report_step(MotTrainer *t, MotStepReport *r)
     for (uint32_t i = 0; i < n; i++) {
         const MotDevice *device = &cluster->devices.data[mot_session_device(t->job->session, i)];
         busy[i] = (double)mot_session_rank(t->job->session, i)->busy_ns * 1e-6 / r->ms;
-        peak += device->is_assumed ? NAN : device->alone.flops / device->slow;
+        peak += device->is_assumed || device->alone.flops <= 0 ? NAN
+                                                               : device->alone.flops / device->slow;
     }
     r->busy = busy;
     r->mfu = t->step_flops / (r->ms * 1e-3 * peak);

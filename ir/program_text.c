@@ -59,6 +59,10 @@ static MotRecord buf_record(MotArena *arena, const MotProgram *p, uint32_t i)
         mot_record_add_attr(arena, &r, "alias", name_of(arena, MOT_TERM_VALUE, "", buf->alias - 1));
     if (buf->alias_start)
         add_int(arena, &r, "start", buf->alias_start);
+    if (buf->copies > 1)
+        add_int(arena, &r, "copies", buf->copies);
+    if (buf->is_sent)
+        mot_record_add_attr(arena, &r, "sent", (MotTerm){.kind = MOT_TERM_NONE});
     mot_vec_push(arena, &r.types, type_record(p, &buf->type));
     return r;
 }
@@ -98,6 +102,12 @@ static MotRecord instr_record(MotArena *arena, const MotProgram *p, const MotIns
         mot_record_add_attr(arena, &r, "dim_out", dim_list(arena, ins, true));
     if (ins->is_max)
         mot_record_add_attr(arena, &r, "max", (MotTerm){.kind = MOT_TERM_NONE});
+    if (ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
+        add_int(arena, &r, "channel", ins->channel);
+    if (ins->when != MOT_WHEN_ALL)
+        mot_record_add_attr(
+            arena, &r, "when",
+            mot_term_text(MOT_TERM_WORD, ins->when == MOT_WHEN_FIRST ? "first" : "later"));
     if (ins->stream == MOT_STREAM_COMM)
         mot_record_add_attr(arena, &r, "stream", mot_term_text(MOT_TERM_WORD, "comm"));
     if (ins->wait.n)
@@ -117,11 +127,29 @@ static MotRecord section_record(MotArena *arena, const MotProgram *p, MotSection
     return r;
 }
 
+/* What a step runs: a section, and for which micro-batch. */
+static MotRecord order_record(MotArena *arena, const MotProgram *p)
+{
+    MotRecord r = {.op = "order", .has_body = true};
+    for (uint32_t i = 0; i < p->order.n; i++) {
+        MotRecord run = {.op = mot_section_names[p->order.data[i].section]};
+        mot_vec_push(arena, &run.in, mot_term_int(p->order.data[i].micro));
+        mot_vec_push(arena, &r.body, run);
+    }
+    return r;
+}
+
+static MotTerm output_buf(MotArena *arena, uint32_t buf)
+{
+    return buf == MOT_NO_BUF ? mot_term_text(MOT_TERM_NONE, NULL)
+                             : name_of(arena, MOT_TERM_VALUE, "", buf);
+}
+
 static MotRecord output_record(MotArena *arena, const MotOutput *output)
 {
     MotRecord r = {.op = "output"};
-    mot_vec_push(arena, &r.in, name_of(arena, MOT_TERM_VALUE, "", output->buf));
-    mot_vec_push(arena, &r.in, name_of(arena, MOT_TERM_VALUE, "", output->eval_buf));
+    mot_vec_push(arena, &r.in, output_buf(arena, output->buf));
+    mot_vec_push(arena, &r.in, output_buf(arena, output->eval_buf));
     add_text(arena, &r, "name", output->name);
     return r;
 }
@@ -143,6 +171,7 @@ void mot_program_print(const MotProgram *p, MotText *text)
     }
     for (int s = 0; s < MOT_N_SECTIONS; s++)
         mot_vec_push(arena, &r.body, section_record(arena, p, (MotSection)s));
+    mot_vec_push(arena, &r.body, order_record(arena, p));
     for (uint32_t i = 0; i < p->outputs.n; i++)
         mot_vec_push(arena, &r.body, output_record(arena, &p->outputs.data[i]));
     MotRecords records = {0};
