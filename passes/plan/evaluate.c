@@ -188,7 +188,7 @@ static int compare_gathered(const void *a, const void *b)
  */
 static void time_gathered(Walk *w)
 {
-    enum { BUCKETS = 8, LEAST_BYTES = 1 << 20 };
+    static const double BUCKETS = 8, LEAST_BYTES = 1 << 20;
     Gathered *all = w->gathered.data;
     uint32_t n = w->gathered.n;
     double total = 0, bytes = 0;

@@ -22,7 +22,7 @@ static bool calls_a_function(const char *expression)
 /* The part of the scores that attention computes: position t sees s <= t + S - T, in whole tiles. */
 static double seen_part(const MotGraph *g, const MotOp *op)
 {
-    enum { TILE = 64 };
+    static const double TILE = 64;
     if ((op->kind != MOT_OP_ATTENTION && op->kind != MOT_OP_ATTENTION_GRAD) ||
         !mot_attrs(op, attention)->causal)
         return 1;
