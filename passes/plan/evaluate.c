@@ -173,7 +173,12 @@ static double padded_bytes(Walk *w, MotValue v, MotSharding s, uint32_t i)
     return (double)((bytes + ALIGN - 1) / ALIGN * ALIGN);
 }
 
-static const double LAYOUT = 1.10; /* gaps between buffers beside the peak of what is live */
+/* The sharding in which a stored value is kept; a sum over micro-batches as its operand is left. */
+static MotSharding home_of(const Walk *w, MotValue v)
+{
+    const MotOp *def = mot_graph_def(w->g, v);
+    return w->plan->values[def->kind == MOT_OP_ACCUMULATE ? def->in[0] : v];
+}
 
 static int compare_gathered(const void *a, const void *b)
 {
@@ -220,7 +225,7 @@ static void sum_memory(Walk *w)
         for (uint32_t f = w->first_form[v]; f; f = w->forms.data[f - 1].next, is_home = false) {
             const Form *form = &w->forms.data[f - 1];
             for (uint32_t i = 0; i < n && !form->owner && !form->is_inner; i++) {
-                double bytes = padded_bytes(w, v, form->s, i);
+                double bytes = padded_bytes(w, v, is_home ? home_of(w, v) : form->s, i);
                 if (is_home) {
                     w->persistent[i] += bytes * n_copies(w->plan, mot_graph_def(w->g, v));
                     continue;
@@ -236,7 +241,7 @@ static void sum_memory(Walk *w)
             live += w->change[(size_t)p * n + i];
             peak = live > peak ? live : peak;
         }
-        w->out->devices[i].memory = w->persistent[i] + LAYOUT * peak;
+        w->out->devices[i].memory = w->persistent[i] + peak;
     }
 }
 

@@ -116,6 +116,15 @@ static void print_devices(const Report *r, MotText *out)
     }
 }
 
+static uint32_t count_assumed(const Report *r)
+{
+    const MotMesh *mesh = &r->plan->stages.data[0].mesh;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < mesh->n_devices; i++)
+        n += r->plan->cluster->devices.data[mesh->devices[i]].is_assumed;
+    return n;
+}
+
 static void print_total(const Report *r, const MotPlanStats *stats, MotText *out)
 {
     MotArena *arena = &r->plan->ctx->arena;
@@ -129,6 +138,11 @@ static void print_total(const Report *r, const MotPlanStats *stats, MotText *out
     mot_text_printf(out,
                     "the difference: collectives %s, rounding, copies and work done by all %s\n",
                     time_text(arena, collective), time_text(arena, time - bound - collective));
+    if (count_assumed(r))
+        mot_text_printf(out,
+                        "rates of %u of %u devices are assumed from their kind; `motley probe` "
+                        "measures them\n",
+                        count_assumed(r), r->plan->stages.data[0].mesh.n_devices);
     if (stats)
         mot_text_printf(out, "search: %s over %u variables, width %u, largest table %zu%s\n",
                         stats->is_exact ? "exact" : "not exact", stats->n_vars, stats->width,
@@ -192,6 +206,7 @@ static void put_devices(const Report *r, MotJsonWriter *w)
         mot_json_put_number(w, "memory_bytes", p->memory);
         mot_json_put_number(w, "memory_cap_bytes", d->memory > 0 ? d->memory : (double)NAN);
         mot_json_put_number(w, "received_bytes", p->bytes);
+        mot_json_put_bool(w, "assumed", d->is_assumed);
         mot_json_close(w, '}');
     }
     mot_json_close(w, ']');

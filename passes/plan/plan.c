@@ -13,7 +13,7 @@
 
 enum { MAX_TRIES = 8 }; /* of smaller shares for devices that lack memory */
 /* What laying buffers out beside each other may need above the prediction. */
-static const double LAYOUT_SLACK = 1.1;
+static const double LAYOUT_SLACK = 1.05;
 
 static int64_t gcd(int64_t a, int64_t b)
 {

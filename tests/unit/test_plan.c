@@ -299,8 +299,7 @@ static void memory_is_the_peak_of_what_lives(void **state)
     assert_ok(ctx, mot_plan_predict(plan));
     const double matrix = 64 * 64 * 4;
     assert_near(plan->devices[0].memory,
-                matrix /* x */ +
-                    1.1 * (matrix / 2 /* y */ + 64 * matrix /* large */ + matrix /* sum */));
+                matrix /* x */ + matrix / 2 /* y */ + 64 * matrix /* large */ + matrix /* sum */);
     assert_near(plan->devices[0].bytes, matrix / 2);
 }
 
@@ -546,7 +545,7 @@ static void planning_is_deterministic(void **state)
     assert_string_equal(mot_text_get(&text[0]), mot_text_get(&text[1]));
 }
 
-/* What is predicted is what binding the lowered program lays out, but for gaps between buffers. */
+/* What is predicted is what binding the lowered program lays out, within 5 %. */
 static void lowered_plans_keep_the_predicted_memory(void **state)
 {
     MotCtx *ctx = *state;
@@ -562,7 +561,7 @@ static void lowered_plans_keep_the_predicted_memory(void **state)
             MotBinding binding;
             assert_ok(ctx, mot_program_bind(ctx, pipeline->stages.data[0], device, &binding));
             double ratio = (double)binding.arena_bytes / plan->devices[device].memory;
-            if (ratio < 0.85 || ratio > 1.15)
+            if (ratio < 0.95 || ratio > 1.05)
                 fail_msg("device %u: %.3f of the prediction", device, ratio);
         }
     }
@@ -723,13 +722,20 @@ static void reports_name_layers_devices_and_bound(void **state)
     MotCtx *ctx = *state;
     MotCluster *cluster = make_cluster(ctx, 4, unequal, 1e-5, 1e9);
     MotPlanStats stats;
+    for (uint32_t i = 0; i < 4; i++)
+        mot_device_assume(&cluster->devices.data[i], "avx512");
     MotPlan *plan = make_plan(ctx, make_gpt(ctx, small_gpt, "adamw:lr=0.1"), cluster,
                               &(MotPlanOpts){.stats = &stats});
     MotText text;
     mot_text_init(&text, &ctx->arena);
     assert_ok(ctx, mot_plan_report(plan, &stats, &text));
-    static const char *const parts[] = {"h.0.mlp.fc", "(updates)", "cpu3",
-                                        "within",     "bound",     "search: exact"};
+    static const char *const parts[] = {"h.0.mlp.fc",
+                                        "(updates)",
+                                        "cpu3",
+                                        "within",
+                                        "bound",
+                                        "search: exact",
+                                        "rates of 4 of 4 devices are assumed"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         assert_non_null(strstr(mot_text_get(&text), parts[i]));
 }

@@ -11,6 +11,7 @@
 #include "passes/pipeline.h"
 #include "passes/plan/plan.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,14 +41,15 @@ static MotStatus make_training_graph(MotCtx *ctx, const char *model, bool accumu
     return mot_passes_run(ctx, *out, &opts, NULL, "optimizer");
 }
 
-/* The prediction is what binding lays out, within an eighth: of most it is within a tenth. */
+/* The prediction is what binding lays out: at most 5 % above it, a tenth below, or a few KiB. */
 static void check_memory(const MotPlan *plan, const MotProgram *program, const char *what)
 {
     for (uint32_t i = 0; i < program->mesh.n_devices; i++) {
         MotBinding binding;
         assert_int_equal(mot_program_bind(plan->ctx, program, i, &binding), MOT_OK);
-        double ratio = (double)binding.arena_bytes / plan->devices[i].memory;
-        if (ratio < 0.875 || ratio > 1.125)
+        double ratio = (double)binding.arena_bytes / plan->devices[i].memory,
+               excess = (double)binding.arena_bytes - plan->devices[i].memory;
+        if ((ratio < 0.9 || ratio > 1.05) && fabs(excess) > 8192)
             fail_msg("%s, device %u: %lld bytes are %.3f of the prediction", what, i,
                      (long long)binding.arena_bytes, ratio);
     }
