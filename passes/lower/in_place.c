@@ -160,6 +160,7 @@ void mot_reuse_operands(MotProgram *p)
         for (uint32_t i = 0; i < p->section[s].n; i++) {
             const MotInstr *ins = &p->section[s].data[i];
             if (ins->kind == MOT_INS_LAUNCH && ins->when == MOT_WHEN_ALL &&
+                mot_launch_sets(ins) == 1 &&
                 is_elementwise_kernel(p->kernels.data[ins->kernel].graph))
                 reuse(p, touch, (MotSection)s, i);
         }
