@@ -308,7 +308,7 @@ static Pool pool_kind(const Measure *m, MotCost *cost, const Times *times, uint3
     for (uint32_t i = 0; i < m->cluster->devices.n; i++)
         if (rows[i] > 0 && is_same_kind(&device[i], &device[k])) {
             pool.seconds += times->busy[i] / device[i].slow;
-            pool.part += (double)rows[i] / ROWS;
+            pool.part += (double)rows[i] / (double)ROWS;
             pool.n++;
         }
     return pool;
