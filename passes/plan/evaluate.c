@@ -203,7 +203,8 @@ static void time_gathered(Walk *w)
         qsort(all, n, sizeof *all, compare_gathered);
     for (uint32_t begin = 0, end = 0; begin < n; begin = end, bytes = 0) {
         uint32_t needed = all[begin].needed, made = all[begin].ready;
-        for (; end < n && bytes < fmax(total / BUCKETS, LEAST_BYTES) && all[end].ready <= needed;
+        for (; end < n && bytes < fmax(total / (double)BUCKETS, LEAST_BYTES) &&
+               all[end].ready <= needed;
              end++) {
             bytes += all[end].bytes;
             made = all[end].ready;

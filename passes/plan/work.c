@@ -22,13 +22,13 @@ static bool calls_a_function(const char *expression)
 /* The part of the scores that attention computes: position t sees s <= t + S - T, in whole tiles. */
 static double seen_part(const MotGraph *g, const MotOp *op)
 {
-    static const double TILE = 64;
+    static const double tile = 64;
     if ((op->kind != MOT_OP_ATTENTION && op->kind != MOT_OP_ATTENTION_GRAD) ||
         !mot_attrs(op, attention)->causal)
         return 1;
     double t = (double)mot_graph_type(g, op->in[0])->dims[1],
            s = (double)mot_graph_type(g, op->in[1])->dims[1];
-    return s > 0 && t > TILE ? fmax(1 - (t - TILE) / (2 * s), 0) : 1;
+    return s > 0 && t > tile ? fmax(1 - (t - tile) / (2 * s), 0) : 1;
 }
 
 static double count_functions(const MotGraph *g, const MotOp *op)

@@ -86,7 +86,7 @@ static pid_t start(Test *t, const char *out, bool resumes)
     const char *data = mot_arena_printf(&t->ctx.arena, "text:%s/text", t->work),
                *steps = mot_arena_printf(&t->ctx.arena, "%d", N_STEPS),
                *ranks = mot_arena_printf(&t->ctx.arena, "%d", N_RANKS),
-               *hang = mot_arena_printf(&t->ctx.arena, "%g", HANG_MS * 1e-3);
+               *hang = mot_arena_printf(&t->ctx.arena, "%.3f", (double)HANG_MS * 1e-3);
     const char *argv[] = {t->motley,
                           "train",
                           "models/gpt_erf_sdpa_ts17_opt_dynamic.onnx",

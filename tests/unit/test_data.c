@@ -153,8 +153,7 @@ static void csv_cells_arrive_as_they_are(void **state)
         "a,y,b\n1,2,-2.5\n3e2,0,.125\n",
         "a,y,b\n1,2,-2.5\n3e2,0,.125", /* no line end at the end */
         "a,y,b\r\n1,2,-2.5\r\n3e2,0,.125\r\n",
-        "\xef\xbb\xbf"
-        "a,y,b\n+1,2,-2.5\n3E+2,0,0.125\n",
+        "\357\273\277a,y,b\n+1,2,-2.5\n3E+2,0,0.125\n", /* a byte order mark, in octal */
         "\"a\",\"y\",\"b\"\n\"1\",\"2\",\"-2.5\"\n3e2,\"0\",.125\n",
         "\"a \"\"quoted\"\",\nname\",y,b\n1,2,-2.5\n3e2,0,.125\n",
     };

@@ -224,7 +224,7 @@ static void scratch_is_packed(void **state)
             }
             most = live > most ? live : most;
         }
-        ratio += (double)b.arena_bytes / (double)most / N_SEEDS;
+        ratio += (double)b.arena_bytes / (double)most / (double)N_SEEDS;
         mot_ctx_deinit(&ctx);
     }
     if (ratio > 1.07) /* 1.05; in the order of the program 1.11 */
