@@ -324,10 +324,19 @@ bool mot_op_is_elementwise(const MotOp *op)
     return info->class == MOT_POINTWISE || info->flags & MOT_FLAG_ELEMENTWISE;
 }
 
-bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b)
+bool mot_op_is_full_sum(const MotGraph *g, const MotOp *op)
 {
-    return mot_op_is_elementwise(a) && mot_op_is_elementwise(b) &&
-           mot_dims_equal(mot_graph_type(g, a->out[0]), mot_graph_type(g, b->out[0]));
+    return op->kind == MOT_OP_REDUCE_SUM && mot_graph_type(g, op->in[0])->rank > 0 &&
+           mot_graph_type(g, op->out[0])->rank == 0;
+}
+
+bool mot_op_can_fuse(const MotGraph *g, const MotOp *first, const MotOp *last, const MotOp *op)
+{
+    bool is_norm = op->role == MOT_ROLE_UPDATE && mot_op_is_full_sum(g, op);
+    MotValue loop = is_norm ? op->in[0] : op->out[0];
+    return mot_op_is_elementwise(first) && mot_op_is_elementwise(last) &&
+           (is_norm || mot_op_is_elementwise(op)) &&
+           mot_dims_equal(mot_graph_type(g, first->out[0]), mot_graph_type(g, loop));
 }
 
 bool mot_op_is_immediate(const MotGraph *g, const MotOp *op)

@@ -205,8 +205,13 @@ MotGraph *mot_graph_clone(MotCtx *ctx, const MotGraph *g);
 double mot_op_flops(const MotGraph *g, const MotOp *op);
 /* Whether every element of the results follows from the same element of the operands. */
 bool mot_op_is_elementwise(const MotOp *op);
-/* Whether both are, over the same dims: split alike, they can be one loop of one kernel. */
-bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b);
+/* A sum of all elements to a scalar. */
+bool mot_op_is_full_sum(const MotGraph *g, const MotOp *op);
+/*
+ * Whether `op` can be in one loop of one kernel with the ops from `first` to `last`, if split alike: all are elementwise, over the same
+ * dims. In an update a full sum may end the loop: one thread does it, which is no loss where many parameters are one launch.
+ */
+bool mot_op_can_fuse(const MotGraph *g, const MotOp *first, const MotOp *last, const MotOp *op);
 /* Operators of one kernel. */
 enum { MOT_MAX_FUSED = 24 };
 /* A constant of one element: it is written into the kernels that use it. */

@@ -1,11 +1,12 @@
 /*
  * Plan -> Program: ops become kernels over local shapes, differences between a value's sharding and what a user wants become
- * collectives, assignments become copies into the parameter's buffer. Then collectives are gathered (coalesce.h), and events between
- * the streams added.
+ * collectives, assignments become copies into the parameter's buffer. Then the launches of the update are joined (batch.h),
+ * collectives gathered (coalesce.h), and events between the streams added.
  */
 #include "passes/lower/lower.h"
 
 #include "ir/builder.h"
+#include "passes/lower/batch.h"
 #include "passes/lower/coalesce.h"
 #include "passes/lower/events.h"
 #include "passes/lower/in_place.h"
@@ -237,8 +238,10 @@ static bool is_used_outside(const Lower *l, MotValue v)
 static bool can_join(const Lower *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id), *first = mot_graph_op(l->g, l->group.data[0]);
-    if (l->group.n == MOT_MAX_FUSED || !mot_op_can_fuse(l->g, first, op) ||
-        !mot_sharding_equal(l->plan->values[op->out[0]], l->plan->values[first->out[0]]))
+    const MotOp *last = mot_graph_op(l->g, l->group.data[l->group.n - 1]);
+    if (l->group.n == MOT_MAX_FUSED || !mot_op_can_fuse(l->g, first, last, op) ||
+        (mot_op_is_elementwise(op) &&
+         !mot_sharding_equal(l->plan->values[op->out[0]], l->plan->values[first->out[0]])))
         return false;
     bool reads_group = false;
     for (uint32_t i = 0; i < op->n_in; i++)
@@ -651,8 +654,11 @@ MotStatus mot_lower(MotCtx *ctx, const MotPlan *plan, uint32_t stage, MotProgram
     MOT_TRY(mot_sections_find(ctx, plan, &l.sections));
     for (uint32_t i = 0; i < g->body.n; i++)
         MOT_TRY(mot_factors(g, mot_graph_op(g, g->body.data[i]), &l.factors[g->body.data[i]]));
-    for (int s = 0; s < MOT_N_SECTIONS; s++) {
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
         lower_section(&l, (MotSection)s);
+    if (!mot_debug_lists(ctx->debug.skip, "", "batch"))
+        mot_batch(program);
+    for (int s = 0; s < MOT_N_SECTIONS; s++) {
         mot_coalesce(program, (MotSection)s);
         mot_add_events(program, (MotSection)s);
     }

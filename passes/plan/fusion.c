@@ -5,7 +5,7 @@ typedef struct {
     const MotGraph *g;
     MotFusion *f;
     uint32_t n_launches, n_open; /* members of the last launch */
-    const MotOp *first;          /* of the last launch; NULL: closed */
+    const MotOp *first, *last;   /* of the last launch; NULL: closed */
     uint32_t *read_by;           /* [values]: the last launch that reads it */
 } Finder;
 
@@ -16,7 +16,7 @@ static uint32_t launch_of(const Finder *s, MotValue v)
 
 static bool joins(const Finder *s, const MotOp *op)
 {
-    if (!s->first || s->n_open == MOT_MAX_FUSED || !mot_op_can_fuse(s->g, s->first, op) ||
+    if (!s->first || s->n_open == MOT_MAX_FUSED || !mot_op_can_fuse(s->g, s->first, s->last, op) ||
         s->first->kind == MOT_OP_ACCUMULATE || op->kind == MOT_OP_ACCUMULATE)
         return false;
     for (uint32_t i = 0; i < op->n_in; i++)
@@ -45,6 +45,7 @@ static void visit(Finder *s, MotOpId id)
         s->n_open = 0;
         s->n_launches++;
     }
+    s->last = op;
     s->n_open++;
     s->f->is_view[id] = mot_op_is_view(s->g, op) || is_joined(s, op);
     s->f->launch[id] = s->n_launches;
