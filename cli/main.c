@@ -21,7 +21,8 @@ static const struct {
     {"MOTLEY_DUMP=after:PASS,...", "print the graph after these passes to stderr, the program "
                                    "after `lower`; `all` for every pass"},
     {"MOTLEY_STOP=after:PASS", "stop after this pass"},
-    {"MOTLEY_SKIP=PASS,...", "leave these passes out"},
+    {"MOTLEY_SKIP=PASS,...",
+     "leave these passes out; `batch`: updates are not joined into one launch"},
     {"MOTLEY_RULE_LIMIT=N", "rewrites stop after N firings: bisects a wrong rewrite"},
     {"MOTLEY_VERIFY=1", "run the verifier after every pass (default in debug builds)"},
 #define X(kind, error) " " #kind
@@ -74,7 +75,8 @@ static MotStatus read_passes(MotCtx *ctx, const char *variable, const char *pref
         bool is_pass = strncmp(item, prefix, n_prefix) == 0 && mot_pass_find(item + n_prefix);
         bool is_dump = out_list == &ctx->debug.dump &&
                        (strcmp(item, "all") == 0 || strcmp(item, "after:lower") == 0);
-        if (!is_pass && !is_dump)
+        bool is_lowering = out_list == &ctx->debug.skip && strcmp(item, "batch") == 0;
+        if (!is_pass && !is_dump && !is_lowering)
             return refuse_switch(ctx, variable, item);
     }
     return MOT_OK;

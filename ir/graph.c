@@ -324,6 +324,12 @@ bool mot_op_is_elementwise(const MotOp *op)
     return info->class == MOT_POINTWISE || info->flags & MOT_FLAG_ELEMENTWISE;
 }
 
+bool mot_op_is_full_sum(const MotGraph *g, const MotOp *op)
+{
+    return op->kind == MOT_OP_REDUCE_SUM && mot_graph_type(g, op->in[0])->rank > 0 &&
+           mot_graph_type(g, op->out[0])->rank == 0;
+}
+
 bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b)
 {
     return mot_op_is_elementwise(a) && mot_op_is_elementwise(b) &&

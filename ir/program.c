@@ -364,18 +364,29 @@ uint32_t mot_launch_buf(const MotInstr *launch, uint32_t set, uint32_t k)
     return launch->bufs[k < n_in ? set * n_in + k : launch->n_in + set * n_out + k - n_in];
 }
 
-/* The first operand of a batched kernel that is no scalar. */
-static uint32_t find_line(const MotGraph *kernel)
+/* The types of a kernel's operands, then of its results. */
+static const MotType **list_signature(MotCtx *ctx, const MotGraph *kernel, uint32_t *out_n_in,
+                                      uint32_t *out_n)
+{
+    const MotType **types = mot_arena_array(&ctx->arena, const MotType *, kernel->body.n);
+    uint32_t n = 0;
+    for (int is_result = 0; is_result < 2; is_result++) {
+        for (uint32_t i = 0; i < kernel->body.n; i++) {
+            const MotOp *op = mot_graph_op(kernel, kernel->body.data[i]);
+            if (op->kind == (is_result ? MOT_OP_OUTPUT : MOT_OP_INPUT))
+                types[n++] = mot_graph_type(kernel, is_result ? op->in[0] : op->out[0]);
+        }
+        *(is_result ? out_n : out_n_in) = n;
+    }
+    return types;
+}
+
+/* The first operand or result that is no scalar, or n. */
+static uint32_t find_line(const MotType *const *types, uint32_t n)
 {
     uint32_t k = 0;
-    for (uint32_t i = 0; i < kernel->body.n; i++) {
-        const MotOp *op = mot_graph_op(kernel, kernel->body.data[i]);
-        if (op->kind != MOT_OP_INPUT)
-            continue;
-        if (mot_graph_type(kernel, op->out[0])->rank)
-            break;
+    while (k < n && types[k]->rank == 0)
         k++;
-    }
     return k;
 }
 
@@ -384,7 +395,10 @@ const int64_t *mot_launch_sizes(MotCtx *ctx, const MotProgram *program, const Mo
 {
     if (!launch->n_sets)
         return binding->size;
-    uint32_t line = find_line(program->kernels.data[launch->kernel].graph);
+    uint32_t n_in, n;
+    const MotType **types =
+        list_signature(ctx, program->kernels.data[launch->kernel].graph, &n_in, &n);
+    uint32_t line = find_line(types, n);
     int64_t *sizes = mot_arena_array(&ctx->arena, int64_t, launch->n_sets);
     for (uint32_t set = 0; set < launch->n_sets; set++)
         sizes[set] = mot_type_elements(&binding->types[mot_launch_buf(launch, set, line)]);
@@ -447,11 +461,55 @@ static bool writes_what_it_reads(const MotProgram *p, const MotInstr *ins)
     return false;
 }
 
+/* Every buffer of a set is a line of as many elements, or a scalar, as its kernel wants it. */
+static bool sets_fit(const MotProgram *p, const MotInstr *ins)
+{
+    const MotGraph *kernel = p->kernels.data[ins->kernel].graph;
+    uint32_t n_in, n, n_sets = ins->n_sets;
+    const MotType **types = list_signature(p->ctx, kernel, &n_in, &n);
+    uint32_t line = find_line(types, n);
+    if (kernel->symbols.n != 1 || line == n || ins->n_in != n_sets * n_in ||
+        ins->n_bufs != n_sets * n)
+        return false;
+    for (uint32_t set = 0; set < n_sets; set++)
+        for (uint32_t k = 0; k < n; k++) {
+            const MotType *type = &p->bufs.data[mot_launch_buf(ins, set, k)].type,
+                          *of_line = &p->bufs.data[mot_launch_buf(ins, set, line)].type;
+            if (type->dtype != types[k]->dtype ||
+                (types[k]->rank ? !mot_dims_equal(type, of_line) : type->rank != 0))
+                return false;
+        }
+    return true;
+}
+
+/* Sets run at the same time: what one writes, no other one reads or writes. */
+static bool sets_are_apart(const MotProgram *p, const MotInstr *ins)
+{
+    uint32_t *writer = mot_arena_array(&p->ctx->arena, uint32_t, p->bufs.n); /* set + 1 */
+    uint32_t n = ins->n_bufs / ins->n_sets, n_in = ins->n_in / ins->n_sets;
+    for (uint32_t i = 0; i < 2 * ins->n_bufs; i++) { /* all results, then everything */
+        uint32_t set = i % ins->n_bufs / n, k = i % n;
+        uint32_t *of = &writer[mot_program_owner(p, mot_launch_buf(ins, set, k))];
+        if (*of && *of != set + 1)
+            return false;
+        if (k >= n_in)
+            *of = set + 1;
+    }
+    return true;
+}
+
 static void check_shapes(Checker *c, MotSection section, uint32_t i)
 {
     const MotProgram *p = c->program;
     const MotInstr *ins = &p->section[section].data[i];
-    if (ins->kind == MOT_INS_LAUNCH || ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
+    if (ins->kind == MOT_INS_LAUNCH) {
+        if (ins->n_sets && !sets_fit(p, ins))
+            complain(c, section, i, "the sets of buffers are not what the kernel runs on");
+        else if (ins->n_sets && !sets_are_apart(p, ins))
+            complain(c, section, i, "a set writes what another set reads or writes");
+        return;
+    }
+    if (ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
         return;
     if (ins->n_in == 0 || ins->n_bufs != 2 * ins->n_in) {
         complain(c, section, i, "it has not one destination a source");

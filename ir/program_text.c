@@ -94,6 +94,8 @@ static MotRecord instr_record(MotArena *arena, const MotProgram *p, const MotIns
             mot_vec_push(arena, &r.in, name_of(arena, MOT_TERM_VALUE, "", ins->bufs[k]));
         else
             mot_vec_push(arena, &r.out, name_of(arena, MOT_TERM_VALUE, "", ins->bufs[k]));
+    if (ins->n_sets)
+        add_int(arena, &r, "sets", ins->n_sets);
     if (ins->moves) {
         add_text(arena, &r, "axis", p->mesh.axis[ins->axis].name);
         mot_record_add_attr(arena, &r, "dim", dim_list(arena, ins, false));

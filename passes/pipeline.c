@@ -51,28 +51,10 @@ const MotPass *mot_pass_find(const char *name)
     return i < N_PASSES ? pipeline[i] : NULL;
 }
 
-static bool equals(const char *text, size_t n, const char *prefix, const char *name)
-{
-    size_t n_prefix = strlen(prefix), n_name = strlen(name);
-    return n == n_prefix + n_name && memcmp(text, prefix, n_prefix) == 0 &&
-           memcmp(text + n_prefix, name, n_name) == 0;
-}
-
-/* Whether the comma-separated `list` (may be NULL) has the item prefix + name. */
-static bool lists(const char *list, const char *prefix, const char *name)
-{
-    while (list && *list) {
-        size_t n = strcspn(list, ",");
-        if (equals(list, n, prefix, name))
-            return true;
-        list += n + (list[n] == ',');
-    }
-    return false;
-}
-
 bool mot_passes_dump(const MotCtx *ctx, const char *name)
 {
-    return lists(ctx->debug.dump, "after:", name) || lists(ctx->debug.dump, "", "all");
+    return mot_debug_lists(ctx->debug.dump, "after:", name) ||
+           mot_debug_lists(ctx->debug.dump, "", "all");
 }
 
 static const char *print(MotCtx *ctx, const MotGraph *g)
@@ -140,7 +122,7 @@ static MotStatus run_in_regions(MotCtx *ctx, const MotGraph *g, const MotPassOpt
 
 static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, const MotPass *pass)
 {
-    if (lists(ctx->debug.skip, "", pass->name)) {
+    if (mot_debug_lists(ctx->debug.skip, "", pass->name)) {
         bool ties = pass != &mot_pass_tie || opts->n_ties > 0;
         const char *user = ties ? find_user(pass) : NULL;
         return user ? mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
@@ -158,7 +140,7 @@ static MotStatus run_pass(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, con
         MOT_TRY(verify_after(ctx, g, pass, last_good));
     if (mot_passes_dump(ctx, pass->name))
         mot_info(ctx, "// after %s\n%s", pass->name, print(ctx, g));
-    if (lists(ctx->debug.stop, "after:", pass->name))
+    if (mot_debug_lists(ctx->debug.stop, "after:", pass->name))
         return mot_fail(ctx, MOT_STOPPED, MOT_NOWHERE, "stopped after pass %s, as MOTLEY_STOP asks",
                         pass->name);
     return MOT_OK;

@@ -219,3 +219,21 @@ _Noreturn void mot_bug(const char *file, int line, const char *what)
     fprintf(stderr, "motley: bug at %s:%d: %s\n", file, line, what);
     abort();
 }
+
+static bool equals(const char *text, size_t n, const char *prefix, const char *name)
+{
+    size_t n_prefix = strlen(prefix), n_name = strlen(name);
+    return n == n_prefix + n_name && memcmp(text, prefix, n_prefix) == 0 &&
+           memcmp(text + n_prefix, name, n_name) == 0;
+}
+
+bool mot_debug_lists(const char *list, const char *prefix, const char *name)
+{
+    while (list && *list) {
+        size_t n = strcspn(list, ",");
+        if (equals(list, n, prefix, name))
+            return true;
+        list += n + (list[n] == ',');
+    }
+    return false;
+}

@@ -29,11 +29,14 @@ typedef enum MotLogLevel { MOT_LOG_WARN, MOT_LOG_INFO, MOT_LOG_DEBUG } MotLogLev
 typedef struct MotDebug {
     const char *dump;       /* MOTLEY_DUMP=after:PASS, comma-separated; `all` */
     const char *stop;       /* MOTLEY_STOP=after:PASS */
-    const char *skip;       /* MOTLEY_SKIP=PASS, comma-separated */
+    const char *skip;       /* MOTLEY_SKIP=PASS, comma-separated; `batch` of lowering */
     long rule_limit;        /* MOTLEY_RULE_LIMIT=n: rewrites stop after n firings; 0: none */
     bool verify;            /* run the verifier between passes; default in debug builds */
     bool ranks_are_threads; /* MOTLEY_RANKS=threads, and not processes; default under TSan */
 } MotDebug;
+
+/* Whether the comma-separated `list` (may be NULL) has the item prefix + name. */
+bool mot_debug_lists(const char *list, const char *prefix, const char *name);
 
 typedef struct MotDeferred {
     void (*release)(void *);

@@ -6,6 +6,7 @@
  * order of the parameters, after all of them: the ranks then meet once for all their partial sums. Needs: autodiff. Cost: linear in parameters; at run time one read of every gradient.
  */
 #include "ir/builder.h"
+#include "passes/graph/edit.h"
 #include "passes/graph/optimizer.h"
 #include "passes/pass.h"
 
@@ -43,15 +44,22 @@ static MotValue global_norm(MotBuilder *b)
     return total ? mot_sqrt(b, total) : 0;
 }
 
+/* The `gradient` ops move behind their new operands, so that the body keeps its order: sums first, then what depends on them. */
 static void scale_gradients(MotBuilder *b, MotValue norm, double clip)
 {
     MotGraph *g = b->graph;
+    MotArena *arena = &g->ctx->arena;
     MotValue limit = mot_div(b, mot_scalar_like(b, norm, clip), mot_add_scalar(b, norm, 1e-6));
     MotValue scale = mot_min(b, limit, mot_scalar_like(b, limit, 1));
-    for (uint32_t i = 0, n = g->body.n; i < n; i++) {
-        MotOp op = *mot_graph_op(g, g->body.data[i]);
-        if (op.kind == MOT_OP_GRADIENT)
-            op.in[1] = mot_mul(b, op.in[1], mot_cast(b, scale, mot_graph_type(g, op.in[1])->dtype));
+    MotVec(MotOpId) gradients = {0};
+    for (uint32_t i = 0; i < g->body.n; i++)
+        if (mot_graph_op(g, g->body.data[i])->kind == MOT_OP_GRADIENT)
+            mot_vec_push(arena, &gradients, g->body.data[i]);
+    for (uint32_t i = 0; i < gradients.n; i++) {
+        const MotOp op = *mot_graph_op(g, gradients.data[i]); /* ops move as they get more */
+        op.in[1] = mot_mul(b, op.in[1], mot_cast(b, scale, mot_graph_type(g, op.in[1])->dtype));
+        mot_edit_drop(g, gradients.data[i]);
+        mot_vec_push(arena, &g->body, gradients.data[i]);
     }
 }
 

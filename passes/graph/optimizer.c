@@ -53,6 +53,14 @@ static MotOpId build_update(Updates *u, const char *name, const MotValue *in, ui
                      o->update == MOT_OP_ADAM ? (const void *)&adam : &sgd);
 }
 
+/* clip's product, repeated right before the update: lowering makes one kernel of neighbours. */
+static MotValue repeat_scaling(Updates *u, MotValue grad)
+{
+    const MotOp *def = mot_graph_def(u->b.graph, grad);
+    bool is_scaled = def->role == MOT_ROLE_UPDATE && def->kind == MOT_OP_MUL;
+    return is_scaled ? mot_mul(&u->b, def->in[0], def->in[1]) : grad;
+}
+
 /* param, its states, gradient, lr[, step] go in; the new values of param and states come out. */
 static void update_param(Updates *u, MotValue param, MotValue grad)
 {
@@ -64,7 +72,7 @@ static void update_param(Updates *u, MotValue param, MotValue grad)
     for (const char *const *name = state_names[u->optimizer->update]; *name; name++)
         in[n++] = make_state(u, param, attrs, *name);
     uint32_t n_kept = n;
-    in[n++] = grad;
+    in[n++] = repeat_scaling(u, grad);
     in[n++] = u->lr;
     if (u->step)
         in[n++] = u->step;

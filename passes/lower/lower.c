@@ -1,11 +1,12 @@
 /*
  * Plan -> Program: ops become kernels over local shapes, differences between a value's sharding and what a user wants become
- * collectives, assignments become copies into the parameter's buffer. Then collectives are gathered (coalesce.h), and events between
- * the streams added.
+ * collectives, assignments become copies into the parameter's buffer. Then the launches of the update are joined (batch.h),
+ * collectives gathered (coalesce.h), and events between the streams added.
  */
 #include "passes/lower/lower.h"
 
 #include "ir/builder.h"
+#include "passes/lower/batch.h"
 #include "passes/lower/coalesce.h"
 #include "passes/lower/events.h"
 #include "passes/lower/in_place.h"
@@ -539,11 +540,13 @@ static void lower_stage(MotLowering *l, uint32_t stage)
     l->is_leaving = find_leaving(l->ctx, plan, stage, l->transfers);
     l->next_transfer = 0;
     mot_map_init(&l->kernels, arena);
-    for (int s = 0; s < MOT_N_SECTIONS; s++) {
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
         lower_section(l, (MotSection)s);
+    if (!mot_debug_lists(l->ctx->debug.skip, "", "batch"))
+        mot_batch(l->program);
+    for (int s = 0; s < MOT_N_SECTIONS; s++)
         if (l->program->section[s].n)
             mot_coalesce(l->program, (MotSection)s);
-    }
     mot_reuse_operands(l->program);
     for (int s = 0; s < MOT_N_SECTIONS; s++)
         mot_add_events(l->program, (MotSection)s);

@@ -6,6 +6,7 @@
 #ifndef MOTLEY_TESTS_CONFORM_DEVICE_CASES_H
 #define MOTLEY_TESTS_CONFORM_DEVICE_CASES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { MAX_SYMBOLS = 2, N_BINDINGS = 2 };
@@ -445,5 +446,41 @@ static const Case cases[] = {
                    "f32[@ax33x@bx16]", "f32[@ax33x@bx16]", "f32[@ax33x@bx16]", "f32[@ax@bx33]",
                    "scale=0.25, causal", "", ""),
 };
+
+/*
+ * Kernels of batched launches, over lines of @n elements; and the same over dims, which must give the same bits where no sum is in it.
+ */
+typedef struct BatchedCase {
+    const char *name, *flat, *shaped;
+    bool is_elementwise;
+} BatchedCase;
+enum { SHAPED_ELEMENTS = 1000 };
+#define BATCHED(name, body, is_elementwise)                                                        \
+    {name, body("f32[@n]", "[0]"), body("f32[5x200]", "[0, 1]"), is_elementwise}
+#define ADAM_BODY(type, axes)                                                                      \
+    IN("x", type)                                                                                  \
+    IN("xm", type)                                                                                 \
+    IN("pv", type)                                                                                 \
+    IN("g", type)                                                                                  \
+    IN("p", "f32")                                                                                 \
+    IN("lr", "f32")                                                                                \
+    IN("step", "f32")                                                                              \
+    "%1 = mul %g %p : " type                                                                       \
+    "\n%a, %m, %v = adam %x %xm %pv %1 %lr %step {beta1=0.9, beta2=0.95, "                         \
+    "eps=1e-08, wd=0.1, decoupled} : " type ", " type ", " type "\n" OUT("a") OUT("m") OUT("v")
+#define MOMENTUM_BODY(type, axes)                                                                  \
+    IN("x", type)                                                                                  \
+    IN("xm", type)                                                                                 \
+    IN("g", type)                                                                                  \
+    IN("lr", "f32")                                                                                \
+    "%a, %m = momentum %x %xm %g %lr {momentum=0.9, wd=0.01} : " type ", " type "\n" OUT("a")      \
+        OUT("m")
+#define SQUARES_BODY(type, axes)                                                                   \
+    IN("x", type)                                                                                  \
+    "%1 = mul %x %x : " type "\n%y = reduce_sum %1 {axes=" axes "} : f32\n" OUT("y")
+
+static const BatchedCase batched_cases[] = {BATCHED("scaled adam", ADAM_BODY, true),
+                                            BATCHED("momentum", MOMENTUM_BODY, true),
+                                            BATCHED("sum of squares", SQUARES_BODY, false)};
 
 #endif

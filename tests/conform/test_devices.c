@@ -79,6 +79,91 @@ static void check_backend(void **state)
             check_case(b, &cases[i]);
 }
 
+/* ---- Batched launches ---- */
+
+enum { N_BATCHED = sizeof batched_cases / sizeof *batched_cases, N_SETS = 6 };
+static const int64_t set_sizes[N_SETS] = {SHAPED_ELEMENTS, 0, 7, 1, 70001, 64};
+
+static MotProgram *make_batched_program(MotCtx *ctx, const Backend *b, const BatchedCase *c,
+                                        bool is_flat)
+{
+    Case plain = {c->name, is_flat ? " {symbols=[@n]}" : "", {{0}}, is_flat ? c->flat : c->shaped};
+    MotCodegenOpts opts = {.isa = (MotIsa)b->isa, .threads = 1, .cache_dir = ""};
+    MotProgram *p = make_case_program(ctx, &plain);
+    if (b->isa >= 0 && mot_codegen_program(ctx, p, &opts) != MOT_OK)
+        fail_msg("%s: %s: %s", b->name, c->name, mot_text_get(&ctx->error));
+    return p;
+}
+
+/* A batched launch on these sets: all their operands, then all their results. */
+static MotStatus prepare_sets(MotCtx *ctx, const Backend *b, void *device, const MotProgram *p,
+                              const Run *runs, void **out_launch)
+{
+    uint32_t n = runs[0].n, n_in = runs[0].n_in, at = 0;
+    MotBinding *binding = mot_arena_new(&ctx->arena, MotBinding);
+    MotInstr *launch = mot_arena_new(&ctx->arena, MotInstr);
+    *launch = (MotInstr){.kind = MOT_INS_LAUNCH,
+                         .n_sets = N_SETS,
+                         .n_bufs = N_SETS * n,
+                         .n_in = N_SETS * n_in,
+                         .bufs = mot_arena_array(&ctx->arena, uint32_t, N_SETS *n)};
+    *binding = (MotBinding){.types = mot_arena_array(&ctx->arena, MotType, N_SETS * n)};
+    for (int is_result = 0; is_result < 2; is_result++)
+        for (uint32_t set = 0; set < N_SETS; set++)
+            for (uint32_t k = is_result ? n_in : 0; k < (is_result ? n : n_in); k++, at++) {
+                launch->bufs[at] = at;
+                binding->types[at] = runs[set].buf[k].type;
+            }
+    return b->api->prepare(device, ctx, p, launch, binding, out_launch);
+}
+
+/* The first set again, by the kernel over its own dims. */
+static void compare_with_shaped(MotCtx *ctx, const Backend *b, void *device, const BatchedCase *c,
+                                const Run *first)
+{
+    MotProgram *p = make_batched_program(ctx, b, c, false);
+    Case plain = {c->name, "", {{0}}, c->shaped};
+    Run shaped = *first;
+    void *launch;
+    if (prepare_case(ctx, b->api, device, p, &plain, 0, &shaped, &launch) != MOT_OK ||
+        launch_runs(ctx, b->api, device, launch, &shaped, 1) != MOT_OK)
+        fail_msg("%s: %s: %s", b->name, c->name, mot_text_get(&ctx->error));
+    if (!has_same_bits(first, &shaped))
+        fail_msg("%s: %s: the batched launch gives other bits", b->name, c->name);
+}
+
+static void check_batched(const Backend *b, const BatchedCase *c)
+{
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    MotProgram *p = make_batched_program(&ctx, b, c, true);
+    Run runs[N_SETS];
+    void *device, *launch;
+    random_state = 77;
+    for (int set = 0; set < N_SETS; set++)
+        assert_int_equal(make_run(&ctx, p, 0, &set_sizes[set], fill_by_name, &runs[set]), MOT_OK);
+    if (b->api->open(&ctx, b->threads, false, &device) != MOT_OK ||
+        prepare_sets(&ctx, b, device, p, runs, &launch) != MOT_OK ||
+        launch_runs(&ctx, b->api, device, launch, runs, N_SETS) != MOT_OK)
+        fail_msg("%s: %s: %s", b->name, c->name, mot_text_get(&ctx.error));
+    for (int set = 0; set < N_SETS; set++) {
+        const char *difference = find_difference(&ctx, &runs[set]);
+        if (difference)
+            fail_msg("%s: %s: set %d: %s", b->name, c->name, set, difference);
+    }
+    if (c->is_elementwise)
+        compare_with_shaped(&ctx, b, device, c, &runs[0]);
+    mot_ctx_deinit(&ctx);
+}
+
+static void batched_launches(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < N_BACKENDS; k++)
+        for (int i = 0; is_available(&backends[k]) && i < N_BATCHED; i++)
+            check_batched(&backends[k], &batched_cases[i]);
+}
+
 /* ---- Coverage ---- */
 
 /* What lowering never launches: values that the host fills, sinks, and what owns a region (refused, test_regions.c). */
@@ -241,6 +326,11 @@ static MotStatus build_cuda(MotCtx *ctx)
     cuda_host_init(ctx);
     for (int i = 0; i < N_CASES; i++)
         MOT_TRY(cuda_host_add(make_case_program(ctx, &cases[i])->kernels.data[0].graph));
+    for (int i = 0; i < 2 * N_BATCHED; i++) {
+        const BatchedCase *c = &batched_cases[i / 2];
+        MOT_TRY(cuda_host_add(
+            make_batched_program(ctx, &backends[0], c, i % 2)->kernels.data[0].graph));
+    }
     for (int i = 0; i < N_INDEX_BODIES; i++) {
         Case c = index_case(i);
         MOT_TRY(cuda_host_add(make_case_program(ctx, &c)->kernels.data[0].graph));
@@ -250,7 +340,7 @@ static MotStatus build_cuda(MotCtx *ctx)
 
 int main(void)
 {
-    struct CMUnitTest tests[N_BACKENDS + 4];
+    struct CMUnitTest tests[N_BACKENDS + 5];
     size_t n = 0;
     MotCtx ctx;
     mot_ctx_init(&ctx);
@@ -265,6 +355,7 @@ int main(void)
         } u = {.in = &backends[i]};
         tests[n++] = (struct CMUnitTest){backends[i].name, check_backend, NULL, NULL, u.out};
     }
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(batched_launches);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(every_row_has_a_case);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(cut_matrices_are_gemms);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(what_no_shape_covers_is_refused);

@@ -51,6 +51,17 @@ check "a resize and back leaves the curve" close_losses calm moved
 train four 12 --devices 4 --shares 5/3/0/0 >/dev/null
 check "shares 5/3/0/0 on four devices give the same curve" close_losses calm four
 
+# One launch for all updates: the same bits as one a parameter, also of uneven and empty parts and after a resize.
+same_model() { cmp -s "$work/$1/model.onnx" "$work/$2/model.onnx" && same_losses "$1" "$2"; }
+export MOTLEY_SKIP=batch
+train calm1 12 --devices 2 --shares 2/1 >/dev/null
+train four1 12 --devices 4 --shares 5/3/0/0 >/dev/null
+train moved1 12 --devices 2 --shares 2/1 --resize 4:1/3 --resize 8:2/1 >/dev/null 2>&1
+unset MOTLEY_SKIP
+check "batched updates are bit-identical" same_model calm calm1
+check "batched updates of empty parts are bit-identical" same_model four four1
+check "batched updates with resizes are bit-identical" same_model moved moved1
+
 # Micro-batches: two of half the size make the same step; the position in the data counts them.
 halves() { local out=$1 steps=$2; shift 2; (dims=(--dim batch=4); train "$out" "$steps" --accumulate 2 "$@"); }
 halves sums 12 --devices 2 --shares 2/1 --resize 4:1/3 --resize 8:2/1 >/dev/null 2>&1
