@@ -5,6 +5,7 @@
 #ifndef MOTLEY_TESTS_PLAN_RUN_H
 #define MOTLEY_TESTS_PLAN_RUN_H
 
+#include "codegen/codegen.h"
 #include "frontend/import.h"
 #include "frontend/trained.h"
 #include "ir/layout.h"
@@ -308,6 +309,9 @@ static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
     }
     require(job->ctx, status);
     require(job->ctx, mot_pipeline_verify(pipeline));
+    for (uint32_t s = 0; strcmp(backend, "cpu") == 0 && s < pipeline->stages.n; s++)
+        require(job->ctx, mot_codegen_program(job->ctx, pipeline->stages.data[s],
+                                              &(MotCodegenOpts){.isa = (MotIsa)mot_isa_best()}));
     require(job->ctx, mot_session_open(job->ctx, pipeline, plan->cluster, &opts, &session));
     write_params(job, pipeline, session);
     out->n_micro = job->n_micro;
