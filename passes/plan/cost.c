@@ -27,11 +27,13 @@ MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluste
     mot_fusion_find(ctx, g, &cost->fusion);
     for (uint32_t i = 0; i < cost->n; i++) {
         cost->rate[i] = mot_cost_rates(cluster, mesh->devices[i]);
+        cost->overlaps |= cluster->devices.data[mesh->devices[i]].slow > 1;
         for (uint32_t k = 0; k < i; k++) {
             MotLink link = mot_cluster_link(cluster, mesh->devices[i], mesh->devices[k]);
             double latency = link.measured_latency > 0 ? link.measured_latency : link.latency,
                    bandwidth =
                        link.measured_bandwidth > 0 ? link.measured_bandwidth : link.bandwidth;
+            cost->overlaps |= link.is_emulated;
             cost->latency = latency > cost->latency ? latency : cost->latency;
             cost->bandwidth = bandwidth < cost->bandwidth ? bandwidth : cost->bandwidth;
         }

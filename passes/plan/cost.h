@@ -26,6 +26,7 @@ typedef struct MotCost {
     uint32_t n;                /* devices */
     MotRates *rate;            /* [n], slow-down included */
     double latency, bandwidth; /* of the worst link between two of them */
+    bool overlaps;             /* gathered collectives travel while kernels run: emulated devices */
     MotVec(MotParts) parts;    /* those asked for so far */
     double *runs;              /* [ops] times a step: once a micro-batch, or once */
     MotFusion fusion;

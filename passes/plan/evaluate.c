@@ -14,13 +14,15 @@ typedef struct {
     uint32_t next;  /* index + 1 of the value's next form */
     uint32_t owner; /* index + 1 of the form whose memory it shares */
     bool is_inner;  /* never in memory */
+    double at;      /* when it is there, in seconds from the beginning of the step */
 } Form;
 
 /* A collective that is made with others, some time between `ready` and `needed`. */
 typedef struct {
-    uint32_t from, to; /* forms */
-    uint32_t ready, needed;
-    double bytes;
+    uint32_t from, to;          /* forms */
+    uint32_t ready, needed;     /* positions */
+    double ready_at, needed_at; /* seconds */
+    double bytes, seconds;
 } Gathered;
 
 typedef struct {
@@ -33,7 +35,8 @@ typedef struct {
     MotVec(Gathered) gathered;
     uint32_t *first_form; /* [values]: index + 1; the first is what the defining op left */
     uint32_t position, n_positions;
-    double *change;                                 /* [n_positions + 1][n] bytes */
+    double now;     /* seconds from the beginning of the step, gathered collectives left out */
+    double *change; /* [n_positions + 1][n] bytes */
     double *received, *copying, *busy, *persistent; /* [n] */
 } Walk;
 
@@ -78,7 +81,7 @@ static uint32_t add_form(Walk *w, MotValue v, MotSharding s)
         link = &w->forms.data[*link - 1].next;
     *link = w->forms.n + 1;
     mot_vec_push(&w->plan->ctx->arena, &w->forms,
-                 (Form){.s = s, .first = w->position, .last = w->position});
+                 (Form){.s = s, .first = w->position, .last = w->position, .at = w->now});
     return w->forms.n - 1;
 }
 
@@ -105,13 +108,29 @@ static uint32_t take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need
     MotConversion c = mot_cost_convert(w->cost, &t, w->received, w->copying);
     *(c.is_local ? &w->out->op_seconds[user] : &w->out->op_collective[user]) += c.seconds;
     w->out->op_bytes[user] += c.bytes;
-    uint32_t made = add_form(w, v, need), ready = w->forms.data[left].first;
-    if (t.is_gathered && !c.is_local)
+    bool travels = t.is_gathered && !c.is_local;
+    w->now += travels ? 0 : c.seconds;
+    uint32_t made = add_form(w, v, need);
+    const Form *from = &w->forms.data[left];
+    if (travels)
         mot_vec_push(&w->plan->ctx->arena, &w->gathered,
-                     (Gathered){left, made, ready, w->position, (double)mot_type_bytes(t.type)});
+                     (Gathered){.from = left,
+                                .to = made,
+                                .ready = from->first,
+                                .needed = w->position,
+                                .ready_at = from->at,
+                                .needed_at = w->now,
+                                .bytes = (double)mot_type_bytes(t.type),
+                                .seconds = c.seconds});
     else
         use_form(w, left, w->position);
     return made;
+}
+
+static void spend(Walk *w, MotOpId id, double seconds)
+{
+    w->out->op_seconds[id] += seconds;
+    w->now += seconds;
 }
 
 static void take_sink(Walk *w, MotOpId id)
@@ -128,8 +147,7 @@ static void take_sink(Walk *w, MotOpId id)
     else if (w->cost->fusion.is_in_place[op->in[1]])
         w->forms.data[form].owner = w->first_form[op->in[0]];
     else
-        w->out->op_seconds[id] +=
-            mot_cost_copy(w->cost, mot_graph_type(w->g, op->in[0]), own, 1, w->busy);
+        spend(w, id, mot_cost_copy(w->cost, mot_graph_type(w->g, op->in[0]), own, 1, w->busy));
 }
 
 /* Of operands [n_in] that lie in the memory of the result: a concat's parts; or the other way around. */
@@ -156,8 +174,7 @@ static void take_op(Walk *w, MotOpId id)
         if (op->in[i])
             operands[i] =
                 take_operand(w, id, op->in[i], mot_plan_operand(w->plan, id, &w->factors[id], i));
-    w->out->op_seconds[id] +=
-        mot_cost_op(w->cost, op, &w->factors[id], w->plan->ops[id].factor[0], w->busy);
+    spend(w, id, mot_cost_op(w->cost, op, &w->factors[id], w->plan->ops[id].factor[0], w->busy));
     for (uint32_t k = 0; k < op->n_out; k++) {
         uint32_t form = add_form(w, op->out[k], w->plan->values[op->out[k]]);
         w->forms.data[form].is_inner = w->cost->fusion.is_inner[op->out[k]];
@@ -180,11 +197,38 @@ static MotSharding home_of(const Walk *w, MotValue v)
     return w->plan->values[def->kind == MOT_OP_ACCUMULATE ? def->in[0] : v];
 }
 
-static int compare_gathered(const void *a, const void *b)
+static int compare_ready(const void *a, const void *b)
 {
     const Gathered *x = a, *y = b;
     return x->ready != y->ready ? (x->ready > y->ready) - (x->ready < y->ready)
                                 : (x->to > y->to) - (x->to < y->to);
+}
+
+static int compare_needed(const void *a, const void *b)
+{
+    const Gathered *x = a, *y = b;
+    return (x->needed_at > y->needed_at) - (x->needed_at < y->needed_at);
+}
+
+/*
+ * How long kernels wait for gathered collectives, which travel one after the other from when their
+ * sources are there. They are in that order.
+ */
+static double find_stall(Walk *w)
+{
+    double free_at = 0, stall = 0;
+    for (uint32_t i = 0; i < w->gathered.n; i++) {
+        Gathered *g = &w->gathered.data[i];
+        free_at = fmax(free_at, g->ready_at) + g->seconds;
+        g->ready_at = free_at; /* from here on: when the result is there */
+    }
+    if (w->gathered.n)
+        qsort(w->gathered.data, w->gathered.n, sizeof *w->gathered.data, compare_needed);
+    for (uint32_t i = 0; i < w->gathered.n; i++) {
+        const Gathered *g = &w->gathered.data[i];
+        stall += fmax(g->ready_at - (g->needed_at + stall), 0);
+    }
+    return stall;
 }
 
 /*
@@ -200,7 +244,7 @@ static void time_gathered(Walk *w)
     for (uint32_t i = 0; i < n; i++)
         total += all[i].bytes;
     if (n)
-        qsort(all, n, sizeof *all, compare_gathered);
+        qsort(all, n, sizeof *all, compare_ready);
     for (uint32_t begin = 0, end = 0; begin < n; begin = end, bytes = 0) {
         uint32_t needed = all[begin].needed, made = all[begin].ready;
         for (; end < n && bytes < fmax(total / (double)BUCKETS, LEAST_BYTES) &&
@@ -291,8 +335,9 @@ void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *fac
     for (uint32_t i = 0; i < g->body.n; i++) {
         MotOpId id = g->body.data[i];
         collectives += out_cost->op_collective[id];
-        out_cost->time += out_cost->op_seconds[id] + out_cost->op_collective[id];
+        out_cost->serial += out_cost->op_seconds[id] + out_cost->op_collective[id];
     }
+    out_cost->step = cost->overlaps ? w.now + find_stall(&w) : out_cost->serial;
     for (uint32_t i = 0; i < n; i++) {
         out_cost->devices[i].busy = w.busy[i] + w.copying[i];
         out_cost->devices[i].communication = collectives;

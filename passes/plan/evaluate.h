@@ -8,7 +8,8 @@
 #include "passes/plan/cost.h"
 
 typedef struct MotPlanCost {
-    double time;           /* seconds a step */
+    double serial;         /* seconds a step in which nothing overlaps: what the tables add up to */
+    double step;           /* seconds a step, where gathered collectives travel beside kernels */
     double *op_seconds;    /* [ops] on the slowest device; local copies of operands included */
     double *op_collective; /* [ops] seconds of the collectives that bring its operands */
     double *op_bytes;      /* [ops] bytes that these receive, over all devices */
@@ -23,7 +24,7 @@ MOT_CHECKED MotStatus mot_plan_factors(MotCtx *ctx, const MotGraph *g, MotFactor
 /*
  * Walks the body as lowering does: every operand is brought from the sharding that its op left to
  * the one needed, once for all users that need the same. Memory is the peak of persistent and live
- * buffers. Linear in ops, but for users with different needs.
+ * buffers. Linear in ops, but for users with different needs and the order of gathered collectives.
  */
 void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *factors,
                        MotPlanCost *out_cost);

@@ -110,7 +110,7 @@ static void print_devices(const Report *r, MotText *out)
         mot_text_printf(out, "%-16s %6lld %12s %12s %5.0f%% %12s %12s %12s\n",
                         mot_escape(arena, d->name, 16), (long long)mesh->axis[0].share[i],
                         time_text(arena, p->busy), time_text(arena, p->communication),
-                        100 * p->busy / r->total.time, mot_bytes_text(arena, p->memory),
+                        100 * p->busy / r->total.step, mot_bytes_text(arena, p->memory),
                         d->memory > 0 ? mot_bytes_text(arena, d->memory) : "no cap",
                         mot_bytes_text(arena, p->bytes));
     }
@@ -128,16 +128,19 @@ static uint32_t count_assumed(const Report *r)
 static void print_total(const Report *r, const MotPlanStats *stats, MotText *out)
 {
     MotArena *arena = &r->plan->ctx->arena;
-    double time = r->total.time, bound = r->plan->bound, collective = 0;
+    double time = r->total.step, bound = r->plan->bound, collective = 0;
     for (uint32_t i = 0; i < r->plan->graph->body.n; i++)
         collective += r->total.op_collective[r->plan->graph->body.data[i]];
     mot_text_printf(out,
                     "\nstep %s, bound %s (compute over all devices, whole units): within %.1f %%\n",
                     time_text(arena, time), time_text(arena, bound),
                     bound > 0 ? 100 * (time / bound - 1) : 0.0);
+    double hidden = r->total.serial - time;
     mot_text_printf(out,
-                    "the difference: collectives %s, rounding, copies and work done by all %s\n",
-                    time_text(arena, collective), time_text(arena, time - bound - collective));
+                    "the difference: collectives %s, of which beside kernels %s; rounding, copies "
+                    "and work done by all %s\n",
+                    time_text(arena, collective), time_text(arena, hidden),
+                    time_text(arena, r->total.serial - bound - collective));
     if (count_assumed(r))
         mot_text_printf(out,
                         "rates of %u of %u devices are assumed from their kind; `motley probe` "
@@ -216,7 +219,7 @@ MotStatus mot_plan_put_report(const MotPlan *plan, MotJsonWriter *w)
 {
     Report r;
     MOT_TRY(make_report(plan, &r));
-    mot_json_put_number(w, "step_s", r.total.time);
+    mot_json_put_number(w, "step_s", r.total.step);
     mot_json_put_number(w, "bound_s", plan->bound);
     put_layers(&r, w);
     put_devices(&r, w);
@@ -270,8 +273,12 @@ static double minimise_pinned(const Explanation *e, uint32_t v, uint32_t s)
         pin.label[i].seconds = i == s ? 0 : INFINITY;
     pinned.tables.data[pinned.tables.n++] = pin;
     MotSolutions solutions;
+    MotPlan copy = copy_plan(e->plan);
+    MotPlanCost cost;
     mot_minimise(e->plan->ctx, &pinned, &solutions);
-    return solutions.label[0].seconds;
+    mot_intra_apply(e->in, solutions.choice[0], &copy);
+    mot_plan_evaluate(&copy, e->in->cost, e->in->factors, &cost);
+    return cost.step;
 }
 
 /* What a choice costs, in seconds. */
@@ -294,7 +301,7 @@ static Alternative weigh_choice(const Explanation *e, uint32_t v, uint32_t s)
                                              &e->in->factors[var->leader], var->choices.data[s]),
                      .is_chosen = e->plan->ops[var->leader].factor[0] == var->choices.data[s],
                      .more_collective = sum_collectives(g, &cost) - e->chosen_collective,
-                     .step = cost.time,
+                     .step = cost.step,
                      .adapted = minimise_pinned(e, v, s)};
     for (uint32_t m = 0; m < var->members.n; m++)
         a.own += cost.op_seconds[var->members.data[m]];

@@ -108,7 +108,7 @@ static MotStatus make_mesh(MotCtx *ctx, const MotCluster *cluster, const MotPlan
 static void set_predictions(MotPlan *plan, const MotPlanCost *cost)
 {
     const MotMesh *mesh = &plan->stages.data[0].mesh;
-    plan->time = cost->time;
+    plan->time = cost->step;
     for (uint32_t i = 0; i < mesh->n_devices; i++)
         plan->devices[mesh->devices[i]] = cost->devices[i];
 }
