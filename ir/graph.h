@@ -209,6 +209,8 @@ bool mot_op_is_elementwise(const MotOp *op);
 bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b);
 /* Whether b reduces what the loop of the elementwise op a computes: nothing else reading that, they can be one kernel. */
 bool mot_op_can_end(const MotGraph *g, const MotOp *a, const MotOp *b);
+/* Whether they are a cross-entropy and its gradient, which share rows, maxima and exponentials: one after the other, one kernel. */
+bool mot_op_can_pair(const MotOp *loss, const MotOp *grad);
 /* Operators of one kernel. */
 enum { MOT_MAX_FUSED = 24 };
 /* A constant of one element: it is written into the kernels that use it. */
