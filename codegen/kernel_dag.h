@@ -38,6 +38,7 @@ typedef struct MotDag {
 MotNest *mot_nest_make(MotCtx *ctx, MotShape shape);
 /* Adds a loop; -1, and an error, when there are too many. */
 int mot_nest_add_loop(MotCtx *ctx, MotNest *nest, MotExtent extent);
+/* The node, or one that computes the same: several ops of a kernel share what they have in common. Quadratic in the nest's nodes. */
 MotNode mot_nest_add_node(MotCtx *ctx, MotNest *nest, MotNodeInfo node);
 /* A dense tensor of this type, seen through a view. */
 MotAccess mot_access_make(const MotType *type, uint32_t buf, const MotView *view);

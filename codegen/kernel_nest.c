@@ -84,8 +84,41 @@ static uint32_t find_node_loops(const MotNest *nest, const MotNodeInfo *node, ui
     return node->kind == MOT_NODE_REDUCE ? loops & ~reduced : loops;
 }
 
+static bool extents_are_equal(const MotExtent *a, const MotExtent *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!mot_extent_equal(a[i], b[i]))
+            return false;
+    return true;
+}
+
+static bool accesses_are_equal(const MotAccess *a, const MotAccess *b)
+{
+    if (!a || !b)
+        return a == b;
+    return a->buf == b->buf && a->dtype == b->dtype && a->n_offsets == b->n_offsets &&
+           a->n_indices == b->n_indices &&
+           memcmp(a->index, b->index, a->n_indices * sizeof *a->index) == 0 &&
+           extents_are_equal(a->stride, b->stride, MOT_MAX_LOOPS) &&
+           extents_are_equal(a->offset, b->offset, a->n_offsets) &&
+           extents_are_equal(a->index_stride, b->index_stride, a->n_indices);
+}
+
+/* Whether two nodes compute the same; what is derived later does not count. Constants are compared by their bits. */
+static bool nodes_are_equal(const MotNodeInfo *a, const MotNodeInfo *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op &&
+           memcmp(a->arg, b->arg, sizeof a->arg) == 0 &&
+           memcmp(&a->value, &b->value, sizeof a->value) == 0 && a->start == b->start &&
+           a->step == b->step && a->loop == b->loop && a->over == b->over &&
+           mot_extent_equal(a->extent, b->extent) && accesses_are_equal(a->access, b->access);
+}
+
 MotNode mot_nest_add_node(MotCtx *ctx, MotNest *nest, MotNodeInfo node)
 {
+    for (MotNode i = 1; i < nest->nodes.n; i++)
+        if (nodes_are_equal(&nest->nodes.data[i], &node))
+            return i;
     node.loops = find_node_loops(nest, &node, 0);
     mot_vec_push(&ctx->arena, &nest->nodes, node);
     return nest->nodes.n - 1;
@@ -212,19 +245,24 @@ static void join_loops(MotNest *nest)
 
 typedef struct {
     int loop;
+    int n_kept, n_loops;
     int score; /* accesses that are contiguous along it less those that are strided */
 } Contiguity;
 
+/* Only accesses at every point count; those of a row are few. */
 static void count_contiguous(MotAccess *access, void *arg)
 {
     Contiguity *c = arg;
-    if (access->stride[c->loop].factor)
+    bool is_inner = false;
+    for (int l = c->n_kept; l < c->n_loops; l++)
+        is_inner |= access->stride[l].factor != 0;
+    if (is_inner && access->stride[c->loop].factor)
         c->score += mot_extent_is(access->stride[c->loop], 1) ? 1 : -1;
 }
 
 static int score_lanes(MotNest *nest, int loop)
 {
-    Contiguity c = {loop, 0};
+    Contiguity c = {loop, nest->n_kept, nest->n_loops, 0};
     each_access(nest, count_contiguous, &c);
     return c.score;
 }

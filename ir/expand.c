@@ -100,6 +100,7 @@ static void expand_softmax_grad(MotBuilder *b, const MotOp *op, MotValue *out)
 
 /* What loss and gradient of the cross-entropy share. Shapes: logits [..., V], rows [...]. */
 typedef struct {
+    MotValue e, sum; /* [..., V], [..., 1]: exp(logits - max), and its sum */
     MotValue log_p;  /* [..., V]: logits - log(sum(exp(logits))) */
     MotValue is_hit; /* [..., V] bool: v is the row's label */
     MotValue labels; /* [...] i64 */
@@ -131,7 +132,9 @@ static bool expand_rows(MotBuilder *b, const MotOp *op, CrossEntropy *ce)
     MotValue wide = widen(b, op->in[0]);
     MotValue shifted = mot_sub(b, wide, max_over(b, wide, last));
     ce->v = x.dims[last];
-    ce->log_p = mot_sub(b, shifted, mot_log(b, sum_over(b, mot_exp(b, shifted), last)));
+    ce->e = mot_exp(b, shifted);
+    ce->sum = sum_over(b, ce->e, last);
+    ce->log_p = mot_sub(b, shifted, mot_log(b, ce->sum));
     ce->labels = mot_cast(b, op->in[1], MOT_I64);
     ce->ignore = make_integer(b, mot_attrs(op, cross_entropy)->ignore);
     ce->is_hit = mot_eq(b, mot_reshape(b, ce->labels, column.rank, column.dims),
@@ -176,8 +179,8 @@ static void expand_cross_entropy_grad(MotBuilder *b, const MotOp *op, MotValue *
     g = mot_select(b, mot_eq(b, ce.labels, ce.ignore), zero, g);
     MotType column = type_of(b, op->in[0]);
     column.dims[column.rank - 1] = 1;
-    MotValue dx = mot_mul(b, mot_sub(b, mot_exp(b, ce.log_p), target),
-                          mot_reshape(b, g, column.rank, column.dims));
+    MotValue p = mot_mul(b, ce.e, mot_div(b, mot_scalar_like(b, ce.sum, 1), ce.sum));
+    MotValue dx = mot_mul(b, mot_sub(b, p, target), mot_reshape(b, g, column.rank, column.dims));
     out[0] = cast_like(b, dx, op->in[0]);
 }
 

@@ -363,6 +363,16 @@ bool mot_op_can_end(const MotGraph *g, const MotOp *a, const MotOp *b)
            mot_dims_equal(mot_graph_type(g, a->out[0]), mot_graph_type(g, b->in[0]));
 }
 
+bool mot_op_can_pair(const MotOp *loss, const MotOp *grad)
+{
+    if (loss->kind != MOT_OP_CROSS_ENTROPY || grad->kind != MOT_OP_CROSS_ENTROPY_GRAD)
+        return false;
+    const MotAttr_cross_entropy *a = mot_attrs(loss, cross_entropy),
+                                *b = mot_attrs(grad, cross_entropy);
+    return loss->in[0] == grad->in[0] && loss->in[1] == grad->in[1] && a->ignore == b->ignore &&
+           a->smoothing == b->smoothing;
+}
+
 MotLoc mot_op_loc(const MotGraph *g, const MotOp *op)
 {
     MotArena *arena = &g->ctx->arena;

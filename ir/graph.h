@@ -211,6 +211,8 @@ bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b);
 bool mot_op_can_end(const MotGraph *g, const MotOp *a, const MotOp *b);
 /* A sum of all elements to a scalar. */
 bool mot_op_is_full_sum(const MotGraph *g, const MotOp *op);
+/* Whether they are a cross-entropy and its gradient, which share rows, maxima and exponentials: one after the other, one kernel. */
+bool mot_op_can_pair(const MotOp *loss, const MotOp *grad);
 /* Operators of one kernel. */
 enum { MOT_MAX_FUSED = 24 };
 /* A constant of one element: it is written into the kernels that use it. */

@@ -33,7 +33,7 @@ typedef struct MotPass {
 } MotPass;
 
 extern const MotPass mot_pass_tie, mot_pass_simplify, mot_pass_split_dims, mot_pass_raise,
-    mot_pass_unpack, mot_pass_loss, mot_pass_autodiff, mot_pass_clip, mot_pass_optimizer,
-    mot_pass_expand;
+    mot_pass_unpack, mot_pass_loss, mot_pass_autodiff, mot_pass_pair, mot_pass_clip,
+    mot_pass_optimizer, mot_pass_expand;
 
 #endif

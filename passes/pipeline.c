@@ -11,6 +11,7 @@
  *       unpack           packed projections: slices become views
  *       loss             the model's output becomes a loss                          <- --loss
  *       autodiff         `gradient` binds every trained parameter to its gradient
+ *       pair             the loss is computed where its gradient is
  *       clip             the gradients' global norm, and the bound on it            <- --optimizer
  *       optimizer        `assign` binds parameters and state to their new values    <- --optimizer
  *     training graph: planned and lowered
@@ -26,7 +27,8 @@
 static const MotPass *const pipeline[] = {
     &mot_pass_tie,      &mot_pass_simplify, &mot_pass_split_dims, &mot_pass_simplify,
     &mot_pass_raise,    &mot_pass_simplify, &mot_pass_unpack,     &mot_pass_loss,
-    &mot_pass_autodiff, &mot_pass_clip,     &mot_pass_optimizer,  &mot_pass_expand,
+    &mot_pass_autodiff, &mot_pass_pair,     &mot_pass_clip,       &mot_pass_optimizer,
+    &mot_pass_expand,
 };
 enum { N_PASSES = sizeof pipeline / sizeof *pipeline };
 

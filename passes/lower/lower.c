@@ -67,6 +67,19 @@ static bool ends_group(MotLowering *l, MotOpId id)
     return !is_read;
 }
 
+/* Whether the group is a loss and the op its gradient, of rows that are split alike. */
+static bool pairs_up(const MotLowering *l, MotOpId id)
+{
+    MotOpId loss = l->group.data[0];
+    if (l->group.n != 1 || !mot_op_can_pair(mot_graph_op(l->g, loss), mot_graph_op(l->g, id)))
+        return false;
+    for (uint32_t i = 0; i < 2; i++)
+        if (!mot_sharding_equal(mot_plan_operand(l->plan, loss, &l->factors[loss], i),
+                                mot_plan_operand(l->plan, id, &l->factors[id], i)))
+            return false;
+    return true;
+}
+
 /*
  * Whether the op can run in the same loop as the open group: elementwise like it, over the same dims, split alike, or reducing what
  * it computes; and reading the group's results as they are.
@@ -272,7 +285,7 @@ void mot_lower_flush(MotLowering *l)
 
 static void lower_compute(MotLowering *l, MotOpId id)
 {
-    if (l->group.n && !can_join(l, id))
+    if (l->group.n && !pairs_up(l, id) && !can_join(l, id))
         mot_lower_flush(l);
     mot_vec_push(&l->ctx->arena, &l->group, id);
 }

@@ -28,6 +28,8 @@ static uint32_t count_reads(const Finder *s, const MotOp *op)
 static bool joins(const Finder *s, const MotOp *op)
 {
     uint32_t n_reads = count_reads(s, op);
+    if (s->first && s->n_open == 1 && mot_op_can_pair(s->first, op))
+        return true;
     if (!s->first || s->n_open == MOT_MAX_FUSED || n_reads == 0 ||
         s->first->kind == MOT_OP_ACCUMULATE || op->kind == MOT_OP_ACCUMULATE)
         return false;
