@@ -313,6 +313,16 @@ static const Case cases[] = {
      IN("x", "f32[9x17]") IN("i17", "i64[9]")
          IN("g", "f32[9]") "%y = cross_entropy_grad %x %i17 %g {ignore=-100, smoothing=0.1} : "
                            "f32[9x17]\n" OUT("y")},
+    {"cross_entropy and its gradient", ONE_SYMBOL(5, 2),
+     IN("x", "f32[@ax4x65]") IN("i65", "i64[@ax4]")
+         IN("g", "f32[@ax4]") "%y = cross_entropy %x %i65 {ignore=3} : f32[@ax4]\n"
+                              "%dx = cross_entropy_grad %x %i65 %g {ignore=3} : f32[@ax4x65]\n" OUT(
+                                  "y") OUT("dx")},
+    {"cross_entropy and its gradient, smoothed, long rows", NO_SYMBOLS,
+     IN("x", "f32[9x5003]") IN("i17", "i32[9]")
+         IN("g", "f32[9]") "%y = cross_entropy %x %i17 {ignore=-100, smoothing=0.1} : f32[9]\n"
+                           "%dx = cross_entropy_grad %x %i17 %g {ignore=-100, smoothing=0.1} : "
+                           "f32[9x5003]\n" OUT("y") OUT("dx")},
     {"layer_norm", ONE_SYMBOL(5, 0),
      IN("x", "f32[@ax3x40]") IN("xs", "f32[40]")
          IN("xb", "f32[40]") "%y, %m, %r = layer_norm %x %xs %xb {axis=2, eps=1e-05} : "
