@@ -89,4 +89,14 @@ check "a plan without a source needs the model" refused 2 'does not say of which
 train e "$model" "${spec[@]}" --plan "$work/nameless.plan" >/dev/null
 check "and goes with it" [ "$(losses a)" = "$(losses e)" ]
 
+# Two axes, written by hand: the planner's choices on the first, every device of the second does the same.
+sed 's|axis {name="d", share=\[8, 4, 2, 1\]}|axis {name="d", share=[2, 1]}\n    axis {name="e", share=[1, 1]}|' \
+    "$work/gpt.plan" >"$work/axes.plan"
+check "the text has two axes" [ "$(grep -c 'axis {' "$work/axes.plan")" = 2 ]
+train f "$work/axes.plan" --shares e=3/1 --shares d=1/1 --resize 1:d=1/2 --resize 2:e=0/1 >/dev/null 2>&1
+close() { paste <(losses "$1") <(losses "$2") | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 5e-4) bad = 1 } END { exit bad || NR != 3 }'; }
+check "a plan of two axes trains alike, and is resized by axis" close a f
+check "shares that could be any axis's are refused" refused 2 'stage 0 has the axis "e" over 2 devices' train d "$work/axes.plan" --shares 1/1
+check "so are such resizes" refused 2 'has several axes' train d "$work/axes.plan" --resize 1:1/2
+
 [ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
