@@ -14,6 +14,9 @@
  *   SCATTER         kept: dims before the axis, then dims after it; reduced: index dims; `scatter`
  *   ATTENTION(_GRAD) none; `attention`
  *
+ * A result may lie over an operand of which every load has the access of its store: loads of a point come before its stores, and what
+ * is stored at a point is not loaded at another.
+ *
  * Sizes that a share reaches are run-time numbers: an extent is a constant times program dims. Any extent may be 0.
  */
 #ifndef MOTLEY_CODEGEN_KERNEL_H

@@ -138,6 +138,37 @@ static bool dies(const MotProgram *p, const Touch *touch, MotSection section, ui
            mot_type_elements(&p->bufs.data[owner].global) == mot_type_elements(&buf->global);
 }
 
+/* The ops of the kernel's operands and results, in their order. */
+static const MotOp **list_ends(const MotProgram *p, const MotInstr *launch)
+{
+    const MotGraph *g = p->kernels.data[launch->kernel].graph;
+    const MotOp **ends = mot_arena_array(&p->ctx->arena, const MotOp *, launch->n_bufs);
+    uint32_t in = 0, out = launch->n_in;
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        if (op->kind == MOT_OP_INPUT)
+            ends[in++] = op;
+        else if (op->kind == MOT_OP_OUTPUT)
+            ends[out++] = op;
+    }
+    return ends;
+}
+
+/* All elementwise kernels do, and those of rows, which pass through a row in phases and store in the last (codegen/kernel.h). */
+bool mot_may_overwrite(const MotProgram *p, const MotInstr *launch, uint32_t operand,
+                       uint32_t result)
+{
+    const MotGraph *g = p->kernels.data[launch->kernel].graph;
+    if (!mot_type_equal(&p->bufs.data[launch->bufs[result]].type,
+                        &p->bufs.data[launch->bufs[operand]].type))
+        return false;
+    if (is_elementwise_kernel(g))
+        return true;
+    const MotOp **ends = list_ends(p, launch);
+    const MotOp *maker = mot_graph_def(g, ends[result]->in[0]);
+    return maker->kind == MOT_OP_CROSS_ENTROPY_GRAD && maker->in[0] == ends[operand]->out[0];
+}
+
 static void reuse(MotProgram *p, Touch *touch, MotSection section, uint32_t i)
 {
     const MotInstr *ins = &p->section[section].data[i];
@@ -145,8 +176,7 @@ static void reuse(MotProgram *p, Touch *touch, MotSection section, uint32_t i)
         MotBuf *result = &p->bufs.data[ins->bufs[r]];
         for (uint32_t k = 0; k < ins->n_in; k++)
             if (result->kind == MOT_BUF_SCRATCH && !result->alias &&
-                mot_type_equal(&result->type, &p->bufs.data[ins->bufs[k]].type) &&
-                dies(p, touch, section, i, k)) {
+                dies(p, touch, section, i, k) && mot_may_overwrite(p, ins, k, r)) {
                 result->alias = ins->bufs[k] + 1;
                 touch[mot_program_owner(p, ins->bufs[k])] = touch[ins->bufs[r]];
             }
@@ -160,8 +190,7 @@ void mot_reuse_operands(MotProgram *p)
         for (uint32_t i = 0; i < p->section[s].n; i++) {
             const MotInstr *ins = &p->section[s].data[i];
             if (ins->kind == MOT_INS_LAUNCH && ins->when == MOT_WHEN_ALL &&
-                mot_launch_sets(ins) == 1 &&
-                is_elementwise_kernel(p->kernels.data[ins->kernel].graph))
+                mot_launch_sets(ins) == 1)
                 reuse(p, touch, (MotSection)s, i);
         }
 }

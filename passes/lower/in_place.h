@@ -18,8 +18,15 @@ uint32_t mot_find_movable(const MotProgram *program, MotSection section, uint32_
  */
 bool mot_write_in_place(MotProgram *program, MotSection section, uint32_t src, uint32_t dst);
 /*
- * Results of elementwise kernels take over the memory of an operand that nobody reads any more: less memory, and the lines written are in
- * the cache already. Once all sections are there, before events are added.
+ * Whether the kernel reads each element of the operand for the last time before it writes the like element of the result; buffers by
+ * their place in the launch. Of kernels that are not elementwise, that of the logits' gradient: with a large vocabulary nothing else is
+ * as large.
+ */
+bool mot_may_overwrite(const MotProgram *program, const MotInstr *launch, uint32_t operand,
+                       uint32_t result);
+/*
+ * Results of elementwise kernels, and the gradient of the logits, take over the memory of an operand that nobody reads any more: less
+ * memory, and the lines written are in the cache already. Once all sections are there, before events are added.
  */
 void mot_reuse_operands(MotProgram *program);
 

@@ -318,6 +318,21 @@ static const Case cases[] = {
          IN("g", "f32[@ax4]") "%y = cross_entropy %x %i65 {ignore=3} : f32[@ax4]\n"
                               "%dx = cross_entropy_grad %x %i65 %g {ignore=3} : f32[@ax4x65]\n" OUT(
                                   "y") OUT("dx")},
+    {"cross_entropy and its gradient, one row of rows", NO_SYMBOLS,
+     IN("x", "f32[1x4x65]") IN("i1", "i64[1x4]")
+         IN("g", "f32[1x4]") "%y = cross_entropy %x %i1 {ignore=-100} : f32[1x4]\n"
+                             "%dx = cross_entropy_grad %x %i1 %g {ignore=-100} : f32[1x4x65]\n" OUT(
+                                 "y") OUT("dx")},
+    {"cross_entropy and its gradient, square", NO_SYMBOLS,
+     IN("x", "f32[4x4x4]") IN("i1", "i64[4x4]") IN(
+         "g", "f32[4x4]") "%y = cross_entropy %x %i1 {ignore=-100} : f32[4x4]\n"
+                          "%dx = cross_entropy_grad %x %i1 %g {ignore=-100} : f32[4x4x4]\n" OUT("y")
+                              OUT("dx")},
+    {"cross_entropy and its gradient, one class", NO_SYMBOLS,
+     IN("x", "f32[2x3x1]") IN("i1", "i64[2x3]") IN(
+         "g", "f32[2x3]") "%y = cross_entropy %x %i1 {ignore=-100} : f32[2x3]\n"
+                          "%dx = cross_entropy_grad %x %i1 %g {ignore=-100} : f32[2x3x1]\n" OUT("y")
+                              OUT("dx")},
     {"cross_entropy and its gradient, smoothed, long rows", NO_SYMBOLS,
      IN("x", "f32[9x5003]") IN("i17", "i32[9]")
          IN("g", "f32[9]") "%y = cross_entropy %x %i17 {ignore=-100, smoothing=0.1} : f32[9]\n"

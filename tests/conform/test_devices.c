@@ -1,9 +1,11 @@
 /*
- * The conformance suite: every backend computes every case of device_cases.h and is held against the reference. A row of the op table
+ * The conformance suite: every backend computes every case of device_cases.h and is held against the reference, also with results in
+ * the memory of operands, where lowering puts them there. A row of the op table
  * without a case is a failure unless it is listed as one that launches nothing.
  */
 #include "codegen/codegen.h"
 #include "codegen/kernel.h"
+#include "passes/lower/in_place.h"
 #include "tests/conform/case_run.h"
 #include "tests/conform/cuda_host.h"
 
@@ -52,6 +54,57 @@ static void check_binding(MotCtx *ctx, const Backend *b, void *device, const Cas
         fail_msg("%s: %s: a second launch gives other bits", b->name, c->name);
 }
 
+/* The program of one launch over the case's buffers. */
+static MotInstr *make_launch(MotCtx *ctx, MotProgram *p, const Run *r)
+{
+    MotInstr *launch = mot_arena_new(&ctx->arena, MotInstr);
+    *launch = (MotInstr){.kind = MOT_INS_LAUNCH,
+                         .bufs = mot_arena_array(&ctx->arena, uint32_t, r->n),
+                         .n_bufs = r->n,
+                         .n_in = r->n_in};
+    p->bufs.n = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        launch->bufs[i] = i;
+        mot_vec_push(&ctx->arena, &p->bufs, (MotBuf){.type = r->buf[i].type, .copies = 1});
+    }
+    return launch;
+}
+
+/* Result r in the memory of operand k. */
+static void check_overlaid(MotCtx *ctx, const Backend *b, void *device, const Case *c,
+                           const MotProgram *p, int which, uint32_t k, uint32_t r)
+{
+    Run run;
+    void *launch, *bufs[RUN_MAX_BUFS];
+    make_case_run(ctx, p, c, which, &run);
+    size_t bytes = (size_t)mot_type_bytes(&run.buf[k].type);
+    assert_int_equal(prepare_case(ctx, b->api, device, p, c, which, &run, &launch), MOT_OK);
+    for (uint32_t i = 0; i < run.n; i++)
+        bufs[i] = i < run.n_in ? run.buf[i].data : make_tensor(ctx, &run.buf[i].type).data;
+    for (uint32_t i = run.n_in; i < run.n; i++)
+        memset(bufs[i], 0xa5, (size_t)mot_type_bytes(&run.buf[i].type) + RUN_MARGIN);
+    memcpy(bufs[r], bufs[k], bytes);
+    bufs[k] = bufs[r];
+    assert_int_equal(b->api->launch(device, launch, bufs), MOT_OK);
+    memcpy(run.result + run.n_in, bufs + run.n_in, (run.n - run.n_in) * sizeof *bufs);
+    const char *difference = find_difference(ctx, &run);
+    if (difference)
+        fail_msg("%s: %s: over operand %u: %s", b->name, c->name, k, difference);
+}
+
+/* Every result over every operand of which lowering believes that it may. */
+static void check_all_overlaid(MotCtx *ctx, const Backend *b, void *device, const Case *c,
+                               MotProgram *p, int which)
+{
+    Run run;
+    make_case_run(ctx, p, c, which, &run);
+    const MotInstr *launch = make_launch(ctx, p, &run);
+    for (uint32_t r = run.n_in; r < run.n; r++)
+        for (uint32_t k = 0; k < run.n_in; k++)
+            if (mot_may_overwrite(p, launch, k, r))
+                check_overlaid(ctx, b, device, c, p, which, k, r);
+}
+
 static void check_case(const Backend *b, const Case *c)
 {
     MotCtx ctx;
@@ -63,8 +116,10 @@ static void check_case(const Backend *b, const Case *c)
     MotCodegenOpts opts = {.isa = (MotIsa)b->isa, .threads = 1, .cache_dir = ""};
     if (b->isa >= 0 && mot_codegen_program(&ctx, p, &opts) != MOT_OK)
         fail_msg("%s: %s: %s", b->name, c->name, mot_text_get(&ctx.error));
-    for (int i = 0; i < (*c->symbols ? N_BINDINGS : 1); i++)
+    for (int i = 0; i < (*c->symbols ? N_BINDINGS : 1); i++) {
         check_binding(&ctx, b, device, c, p, i);
+        check_all_overlaid(&ctx, b, device, c, p, i);
+    }
     mot_ctx_deinit(&ctx);
 }
 
