@@ -123,7 +123,7 @@ enum { PRE, POST, INDEX };
 static LLVMValueRef count_stripes(MotLlvm *l)
 {
     return mot_llvm_ceil_div(l, mot_llvm_extent(l, l->nest->loop[POST].extent),
-                             STRIPE_VECTORS * l->lanes);
+                             STRIPE_VECTORS * (int64_t)l->lanes);
 }
 
 static LLVMValueRef count_scatter_tasks(MotLlvm *l)
@@ -191,7 +191,7 @@ static void print_updates(MotLlvm *l, const Stripe *s)
 static void print_scatter(MotLlvm *l)
 {
     MotExtent post = l->nest->loop[POST].extent;
-    int64_t width = STRIPE_VECTORS * l->lanes;
+    int64_t width = STRIPE_VECTORS * (int64_t)l->lanes;
     MotLlvmLoop task = mot_llvm_loop_begin(l, l->begin, l->end, mot_llvm_int(l, 1));
     LLVMValueRef stripes = count_stripes(l);
     l->index[PRE] = mot_llvm_div(l, task.index, stripes);
@@ -199,7 +199,7 @@ static void print_scatter(MotLlvm *l)
         mot_llvm_mul(l, mot_llvm_rem(l, task.index, stripes), mot_llvm_int(l, width));
     Stripe s;
     for (unsigned i = 0; i < STRIPE_VECTORS; i++) {
-        s.column[i] = mot_llvm_add(l, first, mot_llvm_int(l, i * l->lanes));
+        s.column[i] = mot_llvm_add(l, first, mot_llvm_int(l, i * (int64_t)l->lanes));
         s.mask[i] = post.factor % width == 0
                         ? NULL
                         : mot_llvm_tail_mask(l, s.column[i], mot_llvm_extent(l, post));

@@ -89,10 +89,10 @@ typedef struct MotPlan {
 } MotPlan;
 
 MotPlan *mot_plan_new(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster);
-/* Sets plan->values of op's results from the factor choice in plan->ops. `factors` are op's. */
-void mot_plan_apply_factors(MotPlan *plan, MotOpId op, const MotFactors *factors);
-/* The sharding that op needs its operand i in, under its factor choice. */
-MotSharding mot_plan_operand(const MotPlan *plan, MotOpId op, const MotFactors *factors,
+/* Sets plan->values of the op's results from the factor choice in plan->ops. `factors` are the op's. */
+void mot_plan_apply_factors(MotPlan *plan, MotOpId id, const MotFactors *factors);
+/* The sharding that the op needs its operand i in, under its factor choice. */
+MotSharding mot_plan_operand(const MotPlan *plan, MotOpId id, const MotFactors *factors,
                              uint32_t i);
 
 /* Whether running the op a second time is possible: a forward op that neither comes from outside nor adds up. */

@@ -49,7 +49,7 @@ MotStatus mot_shares_set(MotCtx *ctx, const MotArgs *args, MotPlan *plan)
     const char *const *texts = mot_args_list(args, "--shares", &n);
     for (uint32_t i = 0; i < n; i++) {
         MotShareList list;
-        uint32_t stage, axis;
+        uint32_t stage = 0, axis = 0;
         MOT_TRY(mot_args_shares(ctx, texts[i], &list));
         MOT_TRY(mot_shares_find_axis(ctx, plan, &list,
                                      mot_arena_printf(&ctx->arena, "--shares %s", texts[i]), &stage,

@@ -57,7 +57,7 @@ static MotStatus launch_ref(void *self, void *launch, void *const *bufs)
     (void)self;
     const RefLaunch *l = launch;
     for (uint32_t set = 0; set < l->n_sets; set++)
-        MOT_TRY(run_set(l->ctx, l->graph[set], bufs + set * l->n_bufs));
+        MOT_TRY(run_set(l->ctx, l->graph[set], bufs + (size_t)set * l->n_bufs));
     return MOT_OK;
 }
 

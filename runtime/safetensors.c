@@ -37,7 +37,7 @@ MotStatus mot_safetensors_write(MotCtx *ctx, const char *path, const MotNamedTen
         for (int d = 0; d < type->rank; d++)
             mot_text_printf(&text, "%s%lld", d ? "," : "", (long long)type->dims[d]);
         mot_text_printf(&text, "],\"data_offsets\":[%lld,%lld]}", (long long)at,
-                        (long long)(at + bytes));
+                        (long long)at + bytes);
         at += bytes;
     }
     mot_text_puts(&text, "}");

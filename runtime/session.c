@@ -426,7 +426,7 @@ static MotStatus find_var(MotSession *s, const char *name, const MotType *type, 
 static MotStatus write_var(MotSession *s, const char *name, const MotTensor *whole, bool to_all,
                            uint32_t micro)
 {
-    Var var;
+    Var var = {0};
     MOT_TRY(find_var(s, name, &whole->type, &var));
     do {
         if (to_all)
@@ -451,7 +451,7 @@ MotStatus mot_session_write_batch(MotSession *s, const char *name, uint32_t micr
 
 MotStatus mot_session_write_param(MotSession *s, const char *name, const void *file)
 {
-    Var var;
+    Var var = {0};
     int64_t stride[MOT_MAX_RANK];
     MOT_TRY(find_var(s, name, NULL, &var));
     mot_param_strides(&info_of(s, var)->global, info_of(s, var)->source, stride);
@@ -469,7 +469,7 @@ static void read_var(MotSession *s, Var var, MotTensor *out_whole)
 
 MotStatus mot_session_read(MotSession *s, const char *name, MotTensor *out_whole)
 {
-    Var var;
+    Var var = {0};
     MOT_TRY(find_var(s, name, NULL, &var));
     read_var(s, var, out_whole);
     return MOT_OK;
@@ -490,7 +490,7 @@ static const MotOutput *find_output(const MotSession *s, const char *name, uint3
 MotStatus mot_session_output(MotSession *s, const char *name, MotSection section,
                              MotTensor *out_value)
 {
-    Var var;
+    Var var = {0};
     const MotOutput *output = find_output(s, name, &var.stage);
     if (!output)
         return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the program has no output %s",
@@ -556,17 +556,17 @@ MotStatus mot_session_reshare(MotSession *s, uint32_t stage, uint32_t axis, cons
     return command(s, MOT_CMD_REBIND);
 }
 
-const MotRankState *mot_session_rank(const MotSession *s, uint32_t position)
+const MotRankState *mot_session_rank(const MotSession *s, uint32_t rank)
 {
-    return &s->shared->rank[position];
+    return &s->shared->rank[rank];
 }
 
-double mot_session_rank_memory(const MotSession *s, uint32_t position)
+double mot_session_rank_memory(const MotSession *s, uint32_t rank)
 {
     char path[64], line[256];
     double kib = 0;
     snprintf(path, sizeof path, "/proc/%d/status",
-             (int)(s->rank[position].pid ? s->rank[position].pid : getpid()));
+             (int)(s->rank[rank].pid ? s->rank[rank].pid : getpid()));
     FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof line, file))
         sscanf(line, "VmHWM: %lf", &kib);

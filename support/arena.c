@@ -68,7 +68,7 @@ void *mot_arena_alloc(MotArena *arena, size_t bytes)
 
 void *mot_arena_grow(MotArena *arena, void *old, size_t old_bytes, size_t new_bytes)
 {
-    if (new_bytes <= old_bytes)
+    if (old && new_bytes <= old_bytes)
         return old;
     void *p = mot_arena_alloc(arena, new_bytes);
     if (old_bytes)

@@ -13,6 +13,8 @@
 
 typedef struct MotArenaChunk MotArenaChunk;
 
+#define MOT_NEVER_NULL __attribute__((returns_nonnull))
+
 typedef struct MotArena {
     MotArenaChunk *head;
     size_t used_bytes;  /* over all chunks, slack included */
@@ -31,11 +33,11 @@ typedef struct MotArenaMark {
 void mot_arena_init(MotArena *arena, void (*on_exhausted)(void *, size_t), void *self);
 void mot_arena_deinit(MotArena *arena);
 
-void *mot_arena_alloc(MotArena *arena, size_t bytes);
+void *mot_arena_alloc(MotArena *arena, size_t bytes) MOT_NEVER_NULL;
 /* Grows or moves the newest or any other allocation; `old_bytes` is its present size. */
-void *mot_arena_grow(MotArena *arena, void *old, size_t old_bytes, size_t new_bytes);
+void *mot_arena_grow(MotArena *arena, void *old, size_t old_bytes, size_t new_bytes) MOT_NEVER_NULL;
 /* n * size bytes, with the product checked: an overflow counts as exhaustion. */
-void *mot_arena_alloc_array(MotArena *arena, size_t n, size_t size);
+void *mot_arena_alloc_array(MotArena *arena, size_t n, size_t size) MOT_NEVER_NULL;
 #define mot_arena_array(arena, T, n) ((T *)mot_arena_alloc_array((arena), (size_t)(n), sizeof(T)))
 #define mot_arena_new(arena, T) ((T *)mot_arena_alloc((arena), sizeof(T)))
 

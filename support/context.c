@@ -129,6 +129,7 @@ static const char *format_args(MotArena *arena, const char *format, va_list args
     return mot_text_get(&visible);
 }
 
+#undef mot_fail
 MotStatus mot_fail(MotCtx *ctx, MotStatus status, MotLoc loc, const char *format, ...)
 {
     if (ctx->status != MOT_OK)

@@ -87,6 +87,9 @@ void mot_scope_end(MotCtx *ctx, MotScope scope);
 /* Records the failure unless one is recorded already; returns `status`, so that callers write `return mot_fail(...)`. */
 MotStatus mot_fail(MotCtx *ctx, MotStatus status, MotLoc loc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+#ifdef __clang_analyzer__ /* it can't see that a failure never returns MOT_OK */
+#define mot_fail(ctx, status, ...) (mot_fail(ctx, status, __VA_ARGS__), status)
+#endif
 /* Adds a line of context, or what to do about it, to the recorded failure. */
 void mot_note(MotCtx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mot_hint(MotCtx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -104,7 +107,7 @@ const char *mot_intern(MotCtx *ctx, const char *string);
 
 /* A broken invariant of our own where going on would corrupt: prints and aborts. */
 _Noreturn void mot_bug(const char *file, int line, const char *what);
-#ifdef NDEBUG
+#if defined(NDEBUG) && !defined(__clang_analyzer__)
 #define MOT_ASSERT(cond) ((void)sizeof(cond))
 #else
 #define MOT_ASSERT(cond) ((cond) ? (void)0 : mot_bug(__FILE__, __LINE__, #cond))

@@ -13,7 +13,7 @@ void mot_text_init(MotText *text, MotArena *arena)
 static void reserve(MotText *text, size_t more)
 {
     size_t want = text->n + more + 1;
-    if (want <= text->cap)
+    if (text->data && want <= text->cap)
         return;
     size_t cap = text->cap ? text->cap * 2 : 128;
     if (cap < want)

@@ -280,7 +280,8 @@ static inline double *read_params(const Job *job, const MotPipeline *pipeline, M
     for (uint32_t i = 0; i < pipeline->vars.n; i++)
         if (pipeline->vars.data[i]->kind == MOT_BUF_PARAM)
             mot_vec_push(&job->ctx->arena, &names, pipeline->vars.data[i]->name);
-    qsort(names.data, names.n, sizeof *names.data, compare_names);
+    if (names.n)
+        qsort(names.data, names.n, sizeof *names.data, compare_names);
     for (uint32_t i = 0; i < names.n; i++) {
         MotTensor value;
         require(job->ctx, mot_session_read(session, names.data[i], &value));
@@ -301,6 +302,7 @@ static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
     MotPipeline *pipeline;
     MotSession *session;
     MotSessionOpts opts = {.backend = backend, .hang_seconds = 60};
+    *out = (Trained){.n_micro = job->n_micro};
     require(job->ctx, mot_plan_verify(plan));
     MotStatus status = mot_lower(job->ctx, plan, &pipeline);
     if (status == MOT_ERR_UNSUPPORTED && strstr(mot_text_get(&job->ctx->error), "do not nest")) {
@@ -314,7 +316,6 @@ static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
                                               &(MotCodegenOpts){.isa = (MotIsa)mot_isa_best()}));
     require(job->ctx, mot_session_open(job->ctx, pipeline, plan->cluster, &opts, &session));
     write_params(job, pipeline, session);
-    out->n_micro = job->n_micro;
     for (uint32_t m = 0; m < job->n_micro; m++)
         for (int i = 0; i < 2; i++) {
             MotTensor rows = rows_of(job, i, m);

@@ -79,8 +79,10 @@ static void size_buckets(Joiner *s, MotSection section)
  */
 static uint32_t find_floor(const Joiner *s, const MotInstr *ins, uint32_t n_fixed)
 {
+    uint32_t bucket = find_bucket(s, ins);
+    MOT_ASSERT(bucket < s->buckets.n); /* size_buckets made it */
     bool is_light = ins->kind == MOT_INS_REDUCE_SCATTER || ins->kind == MOT_INS_ALL_REDUCE ||
-                    s->buckets.data[find_bucket(s, ins)].total <= LEAST_BYTES;
+                    s->buckets.data[bucket].total <= LEAST_BYTES;
     return is_light || n_fixed < WINDOW ? 0 : (n_fixed / WINDOW - 1) * WINDOW;
 }
 

@@ -203,7 +203,7 @@ static MotStatus prepare_cuda_host(void *self, MotCtx *ctx, const MotProgram *pr
                   mot_arena_printf(&ctx->arena, "%s_%u", cuda_host.names.data[index], i));
     l->buffers = mot_arena_array(&ctx->arena, MotShimBuffer, n_sets * ir.n_bufs + 2);
     for (uint32_t set = 0; set < n_sets; set++)
-        size_buffers(l->buffers + set * ir.n_bufs,
+        size_buffers(l->buffers + (size_t)set * ir.n_bufs,
                      mot_program_bind_kernel(ctx, program, ins->kernel, sizes + set));
     *out_launch = l;
     return MOT_OK;

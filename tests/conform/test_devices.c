@@ -113,7 +113,8 @@ static void check_case(const Backend *b, const Case *c)
     MotProgram *p = make_case_program(&ctx, c);
     if (b->api->open(&ctx, b->threads, false, &device) != MOT_OK)
         fail_msg("%s", mot_text_get(&ctx.error));
-    MotCodegenOpts opts = {.isa = (MotIsa)b->isa, .threads = 1, .cache_dir = ""};
+    MotCodegenOpts opts = {
+        .isa = b->isa < 0 ? MOT_ISA_AVX2 : (MotIsa)b->isa, .threads = 1, .cache_dir = ""};
     if (b->isa >= 0 && mot_codegen_program(&ctx, p, &opts) != MOT_OK)
         fail_msg("%s: %s: %s", b->name, c->name, mot_text_get(&ctx.error));
     for (int i = 0; i < (*c->symbols ? N_BINDINGS : 1); i++) {
@@ -346,7 +347,7 @@ static void check_bad_index(const Backend *b, int which, int64_t bad)
     mot_ctx_init(&ctx);
     Case c = index_case(which);
     MotProgram *p = make_case_program(&ctx, &c);
-    MotCodegenOpts opts = {.isa = (MotIsa)b->isa, .cache_dir = ""};
+    MotCodegenOpts opts = {.isa = b->isa < 0 ? MOT_ISA_AVX2 : (MotIsa)b->isa, .cache_dir = ""};
     static float x[65 * 40], y[65 * 40];
     int64_t index[8] = {0, 1, 64, bad, 3, 4, 5, 6};
     void *device, *launch;

@@ -193,7 +193,7 @@ static void for_each_model(void (*check)(MotCtx *, const char *path, MotGraph *)
     assert_true(found.gl_pathc >= 24);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         MotCtx *ctx = new_ctx();
-        MotGraph *g;
+        MotGraph *g = NULL;
         if (import(ctx, found.gl_pathv[i], &g) != MOT_OK)
             fail_msg("%s", mot_text_get(&ctx->error));
         check(ctx, found.gl_pathv[i], g);
@@ -444,7 +444,7 @@ static void inline_region(MotBuilder *b, const MotGraph *region, const MotValue 
     uint32_t n_in = 0, n_out = 0;
     for (uint32_t i = 0; i < region->body.n; i++) {
         const MotOp *op = mot_graph_op(region, region->body.data[i]);
-        MotValue in[MOT_MAX_OPERANDS];
+        MotValue in[MOT_MAX_OPERANDS] = {0};
         for (uint32_t k = 0; k < op->n_in; k++)
             in[k] = map[op->in[k]];
         if (op->kind == MOT_OP_INPUT) {

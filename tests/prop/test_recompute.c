@@ -12,29 +12,29 @@ static const Model model = {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx",
                             NULL};
 static const MeshShape one = {1, {1}, {{1}}}, three = {1, {3}, {{5, 1, 2}}};
 
-typedef bool (*Policy)(const MotOp *op, unsigned *seed);
+typedef bool (*Policy)(const MotOp *op, int random);
 
-static bool nothing(const MotOp *op, unsigned *seed)
+static bool nothing(const MotOp *op, int random)
 {
-    (void)op, (void)seed;
+    (void)op, (void)random;
     return false;
 }
 
-static bool all(const MotOp *op, unsigned *seed)
+static bool all(const MotOp *op, int random)
 {
-    (void)op, (void)seed;
+    (void)op, (void)random;
     return true;
 }
 
-static bool half(const MotOp *op, unsigned *seed)
+static bool half(const MotOp *op, int random)
 {
     (void)op;
-    return rand_r(seed) % 2;
+    return random % 2;
 }
 
-static bool all_but_products(const MotOp *op, unsigned *seed)
+static bool all_but_products(const MotOp *op, int random)
 {
-    (void)seed;
+    (void)random;
     return op->kind != MOT_OP_CONTRACT;
 }
 
@@ -46,7 +46,7 @@ static MotPlan *make_recomputing(const Job *job, const MeshShape *shape, unsigne
     for (uint32_t i = 0; i < job->graph->body.n; i++) {
         MotOpId id = job->graph->body.data[i];
         const MotOp *op = mot_graph_op(job->graph, id);
-        plan->ops[id].recompute = mot_op_may_be_recomputed(op) && policy(op, &choice);
+        plan->ops[id].recompute = mot_op_may_be_recomputed(op) && policy(op, rand_r(&choice));
     }
     return plan;
 }

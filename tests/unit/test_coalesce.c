@@ -193,7 +193,8 @@ static void interpret(const MotProgram *p, uint64_t *value)
         for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
             made[k] = is_launch ? mix(read, k)
                                 : mix(value[ins->bufs[k - ins->n_in]],
-                                      (uint64_t)ins->kind + 16 * ins->axis + 64 * ins->is_max);
+                                      (uint64_t)ins->kind + 16 * (uint64_t)ins->axis +
+                                          64 * (uint64_t)ins->is_max);
         for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
             value[ins->bufs[k]] = made[k];
     }

@@ -37,6 +37,14 @@ static MotGraph *make_graph(MotCtx *ctx, int64_t n)
     return g;
 }
 
+static FILE *open_file(const char *path, const char *mode)
+{
+    FILE *file = fopen(path, mode);
+    if (!file)
+        fail_msg("%s can't be opened", path);
+    return file;
+}
+
 static MotImageBytes make_image(MotCtx *ctx)
 {
     MotImageBytes image;
@@ -260,8 +268,7 @@ static void the_cache_gives_the_same_image_and_mends_itself(void **state)
     const char *file = mot_arena_printf(&ctx->arena, "%s/avx2-%016llx.img", cache,
                                         (unsigned long long)header->key);
     for (int damage = 0; damage < 3; damage++) {
-        FILE *f = fopen(file, damage == 2 ? "wb" : "r+b");
-        assert_non_null(f); /* it was written, and written again after each damage */
+        FILE *f = open_file(file, damage == 2 ? "wb" : "r+b"); /* it is written after each damage */
         if (damage == 1) {
             fseek(f, -1, SEEK_END);
             fputc(0x5a, f);
@@ -270,7 +277,7 @@ static void the_cache_gives_the_same_image_and_mends_itself(void **state)
         const MotKernel *again = compile(ctx, cache);
         assert_int_equal(again->image_bytes, cold->image_bytes);
         assert_memory_equal(again->image, cold->image, cold->image_bytes);
-        f = fopen(file, "rb");
+        f = open_file(file, "rb");
         char *bytes = mot_arena_alloc(&ctx->arena, cold->image_bytes + 1);
         assert_int_equal(fread(bytes, 1, cold->image_bytes + 1, f), cold->image_bytes);
         assert_memory_equal(bytes, cold->image, cold->image_bytes);
@@ -293,14 +300,14 @@ static void a_cached_image_is_used(void **state)
     mot_image_seal(header);
     const char *file = mot_arena_printf(&ctx->arena, "%s/avx2-%016llx.img", folder,
                                         (unsigned long long)header->key);
-    FILE *f = fopen(file, "wb");
+    FILE *f = open_file(file, "wb");
     assert_int_equal(fwrite(header, 1, cold->image_bytes, f), cold->image_bytes);
     fclose(f);
     const MotImageHeader *warm = compile(ctx, folder)->image;
     assert_int_equal(warm->unused, 7);
     header->key++; /* compiled from something else */
     mot_image_seal(header);
-    f = fopen(file, "wb");
+    f = open_file(file, "wb");
     assert_int_equal(fwrite(header, 1, cold->image_bytes, f), cold->image_bytes);
     fclose(f);
     warm = compile(ctx, folder)->image;

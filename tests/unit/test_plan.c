@@ -421,7 +421,7 @@ static void updates_are_sharded(void **state)
     MotFix fix = {"*", "batch"};
     MotGraph *g = make_mlp(ctx, 4800, 512, 512, "adamw:lr=0.1");
     MotPlan *plan = make_plan(ctx, g, cluster, &(MotPlanOpts){.fixes = &fix, .n_fixes = 1});
-    MotOpId id;
+    MotOpId id = 0;
     const MotOp *update = find_update(g, "fc1.weight", &id);
     assert_true(plan->ops[id].factor[0] >= 0);
     for (int state_operand = 1; state_operand <= 2; state_operand++)
@@ -696,7 +696,7 @@ static void verifier_refuses_broken_plans(void **state)
     for (int i = GOOD; i < N_CASES; i++) {
         MotPlan *plan = make_plan(ctx, g, make_cluster(ctx, 2, equal, 1e-5, 1e9), NULL);
         MotMesh *mesh = &plan->stages.data[0].mesh;
-        MotOpId update;
+        MotOpId update = 0;
         find_update(g, "fc1.weight", &update);
         if (i == SHARDING)
             plan->values[mot_graph_op(g, update)->out[0]] = split(1, 3);

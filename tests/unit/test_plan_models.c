@@ -95,8 +95,10 @@ static void exports_are_planned_and_lowered(void **state)
             MotStatus status = make_training_graph(&ctx, models[m], n_micro > 1, &g);
             if (status == MOT_OK)
                 status = plan_and_lower(&ctx, g, clusters[c], n_micro, &plan);
-            if (status != MOT_OK)
+            if (status != MOT_OK || !plan) {
                 fail_msg("%s on %s: %s", models[m], clusters[c], mot_text_get(&ctx.error));
+                return;
+            }
             assert_true(plan->bound > 0 && plan->bound <= plan->time);
             for (uint32_t i = 0; i < plan->cluster->devices.n; i++)
                 assert_true(plan->devices[i].busy > 0 && plan->devices[i].memory > 0);
