@@ -7,6 +7,7 @@
 
 #include "ir/builder.h"
 #include "passes/lower/coalesce.h"
+#include "passes/lower/delay.h"
 #include "passes/lower/events.h"
 #include "passes/lower/in_place.h"
 #include "passes/lower/lowering.h"
@@ -541,6 +542,7 @@ static void lower_stage(MotLowering *l, uint32_t stage)
     mot_map_init(&l->kernels, arena);
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
         lower_section(l, (MotSection)s);
+        mot_delay_kernels(l->program, (MotSection)s);
         if (l->program->section[s].n)
             mot_coalesce(l->program, (MotSection)s);
     }
