@@ -20,6 +20,9 @@ static const MotOption train_options[] = {
     {"--seed", "S", "order of the data; default 0"},
     {"--resume", NULL, "go on from the newest sound checkpoint in --out"},
     {"--resize", "STEP:[AXIS=]8/4/2", "new shares before this step, counted from 0 (repeatable)"},
+    {"--slow", "STEP:DEVICE=K",
+     "emulate: from this step on, counted from 0, the device is K times slower than it is "
+     "(repeatable)"},
     {"--validate", "N", "validate every N steps; always after the last"},
     {"--save", "N", "a checkpoint every N steps; always after the last"},
     {"--log", "FILE", "a JSON line a step; default DIR/steps.jsonl"},
@@ -47,6 +50,33 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
                                      &t->resizes[i].stage, &t->resizes[i].axis));
     }
     t->n_resizes = n;
+    return MOT_OK;
+}
+
+/* Changes of speed that the plan knows nothing of; before the ranks start. */
+static MotStatus read_slowdowns(MotCtx *ctx, MotJob *job)
+{
+    uint32_t n;
+    const char *const *texts = mot_args_list(job->args, "--slow", &n);
+    for (uint32_t i = 0; i < n; i++) {
+        char *name, *end = NULL;
+        int64_t step = strtoll(texts[i], &name, 10);
+        const char *equals = strrchr(texts[i], '=');
+        double slow = equals ? strtod(equals + 1, &end) : 0;
+        if (name == texts[i] || *name++ != ':' || step < 0 || !equals || equals < name || *end ||
+            !(slow >= 1 && slow <= 1e6))
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "--slow %s: it is --slow STEP:DEVICE=K, with K at least 1",
+                            mot_quote(&ctx->arena, texts[i]));
+        name = mot_arena_strndup(&ctx->arena, name, (size_t)(equals - name));
+        uint32_t d = 0;
+        while (d < job->cluster->devices.n && strcmp(job->cluster->devices.data[d].name, name) != 0)
+            d++;
+        if (d == job->cluster->devices.n)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--slow %s: there is no device %s",
+                            mot_quote(&ctx->arena, texts[i]), mot_quote(&ctx->arena, name));
+        mot_device_slow_down(ctx, &job->cluster->devices.data[d], step, slow);
+    }
     return MOT_OK;
 }
 
@@ -255,6 +285,7 @@ static MotStatus run_train(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(mot_job_add_training(ctx, &job, true, false));
     MOT_TRY(take_folder(&t));
     MOT_TRY(mot_job_place(ctx, &job));
+    MOT_TRY(read_slowdowns(ctx, &job));
     MOT_TRY(mot_job_start(ctx, &job));
     MotStatus status = train(&t);
     mot_session_close(job.session);

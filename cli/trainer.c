@@ -103,10 +103,12 @@ static void log_step(FILE *log, const MotTrainer *t, int64_t step, const MotStep
     fprintf(log, "\"lr\": %.9g, \"ms\": %.3f, \"ranks\": [", r->lr, r->ms);
     for (uint32_t i = 0; i < mot_session_ranks(t->job->session); i++) {
         const MotRankState *rank = mot_session_rank(t->job->session, i);
-        fprintf(log, "%s{\"share\": %lld, \"busy_ms\": %.3f, \"comm_ms\": %.3f, \"wait_ms\": %.3f}",
+        fprintf(log,
+                "%s{\"share\": %lld, \"busy_ms\": %.3f, \"resizable_ms\": %.3f, \"comm_ms\": %.3f, "
+                "\"wait_ms\": %.3f}",
                 i ? ", " : "", (long long)mot_session_share(t->job->session, i),
-                (double)rank->busy_ns * 1e-6, (double)rank->comm_ns * 1e-6,
-                (double)rank->wait_ns * 1e-6);
+                (double)rank->busy_ns * 1e-6, (double)rank->resizable_ns * 1e-6,
+                (double)rank->comm_ns * 1e-6, (double)rank->wait_ns * 1e-6);
     }
     fprintf(log, "]}\n");
     fflush(log);

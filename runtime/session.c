@@ -503,6 +503,11 @@ MotStatus mot_session_output(MotSession *s, const char *name, MotSection section
     return MOT_OK;
 }
 
+void mot_session_set_step(MotSession *s, int64_t step)
+{
+    s->shared->step = step;
+}
+
 MotStatus mot_session_run(MotSession *s, MotSection section)
 {
     mot_session_start(s, section);

@@ -39,6 +39,8 @@ MOT_CHECKED MotStatus mot_session_write_param(MotSession *session, const char *n
 /* Output `name` after a section, gathered; a loss is replicated, `gradient:<param>` is split like its parameter. */
 MOT_CHECKED MotStatus mot_session_output(MotSession *session, const char *name, MotSection section,
                                          MotTensor *out_value);
+/* The number of the next step, from 0: emulated devices change their speed by it. Without, it is 0. */
+void mot_session_set_step(MotSession *session, int64_t step);
 /* Runs a whole step (MOT_SECTION_STEP) or one section on all ranks and waits for its end. */
 MOT_CHECKED MotStatus mot_session_run(MotSession *session, MotSection section);
 /* The two halves of mot_session_run: the host may prepare the next batch in between, but not touch the ranks' buffers. */
