@@ -2,6 +2,7 @@
 #include "cli/train.h"
 
 #include "cli/answer.h"
+#include "cli/balance.h"
 #include "cli/verbs.h"
 #include "job/shares.h"
 #include "support/writer.h"
@@ -20,6 +21,8 @@ static const MotOption train_options[] = {
     {"--seed", "S", "order of the data; default 0"},
     {"--resume", NULL, "go on from the newest sound checkpoint in --out"},
     {"--resize", "STEP:[AXIS=]8/4/2", "new shares before this step, counted from 0 (repeatable)"},
+    {"--balance", "off|shares",
+     "shares: those of the devices follow their measured speed; default off"},
     {"--slow", "STEP:DEVICE=K",
      "emulate: from this step on, counted from 0, the device is K times slower than it is "
      "(repeatable)"},
@@ -257,6 +260,7 @@ static MotStatus train(MotTrainer *t)
     MOT_TRY(resume(t));
     const char *model = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
     begin_progress(t);
+    MOT_TRY(mot_balance_begin(t));
     MotStatus status = mot_trainer_run(t);
     if (status == MOT_OK)
         status = mot_job_export(t->ctx, t->job, model);

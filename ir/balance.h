@@ -31,6 +31,7 @@ typedef enum MotBalanceKind {
     MOT_BALANCE_MEASURED, /* what the last move gained */
     MOT_BALANCE_UNDO,     /* it gained too little: the shares before it again */
     MOT_BALANCE_LINK,     /* a link of `rank` got slower; other shares would not help */
+    MOT_BALANCE_NO_ROOM, /* a move or its undoing that a device has no memory for; never a policy's */
     MOT_N_BALANCE_KINDS
 } MotBalanceKind;
 

@@ -53,6 +53,9 @@ MOT_CHECKED MotStatus mot_session_wait(MotSession *session);
 MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t stage, uint32_t axis,
                                           const int64_t *share, int64_t *out_moved);
 
+/* Whether every device has the memory that it would need under these shares. */
+bool mot_session_fits(MotSession *session, uint32_t stage, uint32_t axis, const int64_t *share);
+
 /* What a rank measured in the last step or section. */
 const MotRankState *mot_session_rank(const MotSession *session, uint32_t rank);
 /* Peak resident memory of the rank's process so far, in MiB. */

@@ -281,6 +281,18 @@ static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, c
     return level(b, careful, now, best) <= (1 - GAIN / 2) * now;
 }
 
+/* Whether the last few steps say so too: a change that has just come is not decided on by what was long before. */
+static bool is_still_so(const MotRebalance *b, int64_t step, const int64_t *share)
+{
+    Speed speed[MOT_BALANCE_RANKS];
+    double now[MOT_BALANCE_RANKS], then[MOT_BALANCE_RANKS];
+    uint32_t slowest;
+    find_speeds(b, SHORT, step, speed);
+    find_parts(b, b->share, now);
+    find_parts(b, share, then);
+    return predict(b, speed, then, &slowest) <= (1 - GAIN / 2) * predict(b, speed, now, &slowest);
+}
+
 static bool is_new_change(const MotRebalance *b, const Speed *speed)
 {
     return b->moved_at < 0 || find_changed(b, speed) < b->n;
@@ -320,7 +332,7 @@ static void look_at(MotRebalance *b, const MotStepTimes *times, uint32_t window,
     double best = find_shares(b, speed, now, out->share);
     if (now - best < GAIN * now)
         return;
-    if (!(is_standing || some_rank_changed(b, window)) ||
+    if (!(is_standing ? is_still_so(b, times->step, out->share) : some_rank_changed(b, window)) ||
         !is_clear(b, slowest, window, part, speed) || !pays(b, times, now - best, now) ||
         (b->n_moves >= MOST_MOVES && !is_new_change(b, speed)))
         return;
@@ -358,6 +370,11 @@ static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
     out->predicted = b->trial.predicted;
     out->measured = b->trial.before * drift - recent(b, &b->total, 0, SHORT);
     b->trial.is_open = false;
+    if (memcmp(b->share, b->trial.share, b->n * sizeof *b->share) == 0) {
+        *out = (MotDecision){.kind = MOT_BALANCE_KEEP}; /* it was not carried out */
+        b->paused = times->step + PAUSE;
+        return;
+    }
     if (out->measured >= 0.5 * out->predicted || find_changed(b, speed) < b->n)
         return;
     out->kind = MOT_BALANCE_UNDO;
@@ -475,7 +492,7 @@ MotStatus mot_rebalance_find_work(MotCtx *ctx, const MotPlan *plan, const MotSpl
     double sum = 0;
     const MotGraph *g = plan->graph;
     if (plan->stages.n != 1 || plan->stages.data[0].mesh.n_axes != 1)
-        return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "shares are rebalanced in plans of one stage with one mesh axis; this one "
                         "has %u stages, the first with %u axes",
                         plan->stages.n, plan->stages.data[0].mesh.n_axes);

@@ -28,7 +28,7 @@ typedef struct MotSplitWork {
 typedef struct MotRebalance MotRebalance;
 
 /* The split work of a plan of one stage and one axis, by units; the weights add up to 1 (there is none in
- * a plan that splits nothing). Fails with MOT_ERR_UNSUPPORTED for other plans. */
+ * a plan that splits nothing). Fails with MOT_ERR_USAGE for other plans. */
 MOT_CHECKED MotStatus mot_rebalance_find_work(MotCtx *ctx, const MotPlan *plan,
                                               const MotSplitWork **out_work, uint32_t *out_n);
 /* A policy for n ranks, with no measurements yet; it lives in ctx's arena. */

@@ -431,7 +431,7 @@ static void work_follows_the_plan(void **state)
         assert_true(!rows || samples > 0.5);
     }
     mot_vec_push(&ctx->arena, &plan->stages, plan->stages.data[0]);
-    assert_int_equal(mot_rebalance_find_work(ctx, plan, &work, &n), MOT_ERR_UNSUPPORTED);
+    assert_int_equal(mot_rebalance_find_work(ctx, plan, &work, &n), MOT_ERR_USAGE);
 }
 
 static int make_ctx(void **state)
