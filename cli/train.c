@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const MotOption train_options[] = {
     {"--data", "DATA",
@@ -246,6 +247,32 @@ static void begin_progress(MotTrainer *t)
     mot_progress_init(&t->progress, t->talk, names, n);
 }
 
+/* Who is at work in the folder, for `motley top`. */
+static MotStatus publish(MotTrainer *t)
+{
+    MotArena *arena = &t->ctx->arena;
+    MotJsonWriter w;
+    char folder[4096];
+    bool is_relative = t->log[0] != '/' && getcwd(folder, sizeof folder);
+    uint32_t n = mot_session_ranks(t->job->session);
+    int64_t *pids = mot_arena_array(arena, int64_t, n);
+    for (uint32_t i = 0; i < n; i++)
+        pids[i] = mot_session_pid(t->job->session, i);
+    mot_json_begin(&w, arena);
+    mot_json_open(&w, NULL, '{');
+    mot_json_put_string(&w, "log",
+                        is_relative ? mot_arena_printf(arena, "%s/%s", folder, t->log) : t->log);
+    mot_json_put_int(&w, "steps", t->steps);
+    mot_json_put_ints(&w, "pids", pids, n);
+    mot_json_open(&w, "devices", '[');
+    for (uint32_t i = 0; i < n; i++)
+        mot_json_put_string(&w, NULL, t->progress.devices[i]);
+    mot_json_close(&w, ']');
+    mot_json_close(&w, '}');
+    return mot_file_write(t->ctx, mot_arena_printf(arena, "%s/job.json", t->out),
+                          mot_text_get(&w.text), w.text.n);
+}
+
 static MotStatus train(MotTrainer *t)
 {
     int64_t seed;
@@ -261,6 +288,7 @@ static MotStatus train(MotTrainer *t)
     const char *model = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
     begin_progress(t);
     MOT_TRY(mot_balance_begin(t));
+    MOT_TRY(publish(t));
     MotStatus status = mot_trainer_run(t);
     if (status == MOT_OK)
         status = mot_job_export(t->ctx, t->job, model);

@@ -607,12 +607,16 @@ const MotRankState *mot_session_rank(const MotSession *s, uint32_t position)
     return &s->shared->rank[position];
 }
 
+int64_t mot_session_pid(const MotSession *s, uint32_t rank)
+{
+    return s->rank[rank].pid ? s->rank[rank].pid : getpid();
+}
+
 double mot_session_rank_memory(const MotSession *s, uint32_t position)
 {
     char path[64], line[256];
     double kib = 0;
-    snprintf(path, sizeof path, "/proc/%d/status",
-             (int)(s->rank[position].pid ? s->rank[position].pid : getpid()));
+    snprintf(path, sizeof path, "/proc/%d/status", (int)mot_session_pid(s, position));
     FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof line, file))
         sscanf(line, "VmHWM: %lf", &kib);

@@ -60,6 +60,8 @@ bool mot_session_fits(MotSession *session, uint32_t stage, uint32_t axis, const 
 const MotRankState *mot_session_rank(const MotSession *session, uint32_t rank);
 /* Peak resident memory of the rank's process so far, in MiB. */
 double mot_session_rank_memory(const MotSession *session, uint32_t rank);
+/* The process of the rank; the host's where ranks are threads. */
+int64_t mot_session_pid(const MotSession *session, uint32_t rank);
 uint32_t mot_session_ranks(const MotSession *session);
 /* The rank's device in the cluster. */
 uint32_t mot_session_device(const MotSession *session, uint32_t rank);

@@ -19,11 +19,12 @@ awk 'BEGIN { srand(7); s = "the quick brown fox jumps over a lazy dog. "; for (i
 for name in a b c d; do echo "  - {name: $name, slow: 2}"; done | sed '1i devices:' >"$work/calm.yaml"
 sed 's/name: b, slow: 2/name: b, slow: {0: 2, 40: 4, 90: 2}/' "$work/calm.yaml" >"$work/changing.yaml"
 
+prefix=() # `exec` for a job in the background, so that $! is the command itself
 train() { # OUT CLUSTER STEPS OPTIONS...
     local out=$1 cluster=$2 steps=$3
     shift 3
     rm -rf "${work:?}/$out"
-    "$MOTLEY" train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=32 --data "text:$work/text" --seed 3 \
+    "${prefix[@]}" "$MOTLEY" train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=32 --data "text:$work/text" --seed 3 \
         --loss cross_entropy:logits:labels --optimizer adamw:lr=0.003,clip=1.0 --steps "$steps" -c "$work/$cluster.yaml" \
         --out "$work/$out" "$@"
 }
@@ -73,6 +74,21 @@ for try in 1 2 3; do
 done
 check "without stragglers the run is bit-identical to --balance off (try $try)" same_losses off on
 check "and nothing is logged" [ "$(grep -c event "$work/on/steps.jsonl")" = 0 ]
+
+# What `top` says of a training that ended, of one that runs, and of one that was killed.
+check "top shows the shares and that it ended" \
+    grep -q "^   1  b  *$(shares_of moved 130 | cut -d' ' -f2)  .*gone$" <("$MOTLEY" top "$work/moved")
+check "top shows the decisions" grep -q '^step [0-9]*: measured, .* ms predicted' <("$MOTLEY" top "$work/moved")
+(prefix=(exec); train held calm 100000 -q 2>/dev/null) &
+pid=$!
+for _ in $(seq 100); do grep -q '"step": 3,' "$work/held/steps.jsonl" 2>/dev/null && break; sleep 0.1; done
+check "top finds a training by its process" grep -q '"running": true' <("$MOTLEY" top --json --once "$pid")
+check "and its ranks" [ "$("$MOTLEY" top --once "$work/held" | grep -c ' MiB  \(running\|waiting\)$')" = 4 ]
+kill -9 "$pid"
+wait "$pid" 2>/dev/null || true
+check "top ends when the training was killed" grep -q '(not running)$' <("$MOTLEY" top "$work/held")
+code=0; "$MOTLEY" top --once "$work" 2>/dev/null || code=$?
+check "a folder without a training is refused with 2, not $code" [ "$code" = 2 ]
 
 code=0; train refused calm 5 --balance auto -q 2>"$work/err" || code=$?
 check "another mode is refused with 2, not $code" [ "$code" = 2 ]
