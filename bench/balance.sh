@@ -2,15 +2,18 @@
 # One of four equal emulated devices falls to 1/2 or 1/4 of its speed and recovers: how soon --balance shares follows, what the step takes then
 # against the sum of the speeds, and what balancing costs when nothing happens.
 #
-#   balance.sh MOTLEY MODEL INPUT:FILE.npy LABELS.npy [ROUNDS [DROP [RECOVER [STEPS]]]]
+#   balance.sh MOTLEY MODEL DATA [ROUNDS [DROP [RECOVER [STEPS]]]]
+#
+# DATA is that of --data; the loss is cross_entropy:logits:labels.
 #
 # For the planner's mix, a split batch and split columns, and for each drop: steps until the shares change, moves until the recovery and after it,
 # and the best possible step over the measured one, from 20 steps after the drop to the recovery. A step is that of the devices' own clocks; the best
 # is the undisturbed step times 4 / (3 + speed left). Then, with devices that never change, --balance shares over off in ROUNDS blocks in turns (30 by
-# default; 0: none): the median and the upper 95 % limit of the mean ratio of the blocks' median steps. DROP, RECOVER and STEPS are 50, 150 and
+# default; 0: none): the median ratio and the upper 95 % limit of the mean. A block is a whole run of STEPS steps on the host's clock, with
+# its start: the policy works between the steps. DROP, RECOVER and STEPS are 50, 150 and
 # 200. Options for the model go into OPTIONS, such as OPTIONS="--dim batch=30".
 set -euo pipefail
-motley=$1 model=$2 input=$3 labels=$4 rounds=${5:-30} drop=${6:-50} recover=${7:-150} steps=${8:-200}
+motley=$1 model=$2 data=$3 rounds=${4:-30} drop=${5:-50} recover=${6:-150} steps=${7:-200}
 read -ra options <<<"${OPTIONS:-}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -20,7 +23,7 @@ train() { # OUT STEPS OPTIONS...
     local out=$1 n=$2
     shift 2
     rm -rf "${work:?}/$out"
-    "$motley" train "$model" "${options[@]}" --data "npy:${input/:/=},labels=$labels" -c "$work/calm.yaml" -q \
+    "$motley" train "$model" "${options[@]}" --data "$data" -c "$work/calm.yaml" -q \
         --loss cross_entropy:logits:labels --optimizer adamw:lr=3e-4 --steps "$n" --out "$work/$out" "$@" 2>/dev/null
 }
 median() { sort -g | awk '{ x[NR] = $1 } END { if (NR) print x[int((NR + 1) / 2)] }'; }
@@ -49,10 +52,11 @@ for plan in mix batch columns; do
 done
 
 for _ in $(seq "$rounds"); do
-    for mode in off shares; do
-        train "$mode" 30 --balance "$mode"
-    done
-    echo "$(step_ms shares 5 30) $(step_ms off 5 30)"
+    start=$(date +%s%N)
+    train block "$steps" --balance shares
+    middle=$(date +%s%N)
+    train block "$steps" --balance off
+    echo "$((middle - start)) $(($(date +%s%N) - middle))"
 done | awk '{ x[NR] = $1 / $2 } END {
     if (!NR) exit
     for (i = 1; i <= NR; i++) { mean += x[i] / NR; square += x[i] ^ 2 / NR }
