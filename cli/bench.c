@@ -52,7 +52,7 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
     return MOT_OK;
 }
 
-/* Of the last step, a rank: at work, in collectives, waiting for peers. */
+/* Of the last step, a rank: at work, of that in kernels that shares reach, communicating, waiting for peers. */
 static void put_ranks(MotJsonWriter *w, const MotJob *job)
 {
     mot_json_open(w, "ranks", '[');
@@ -60,6 +60,7 @@ static void put_ranks(MotJsonWriter *w, const MotJob *job)
         const MotRankState *rank = mot_session_rank(job->session, i);
         mot_json_open(w, NULL, '{');
         mot_json_put_number(w, "busy_ms", (double)rank->busy_ns * 1e-6);
+        mot_json_put_number(w, "resizable_ms", (double)rank->resizable_ns * 1e-6);
         mot_json_put_number(w, "comm_ms", (double)rank->comm_ns * 1e-6);
         mot_json_put_number(w, "wait_ms", (double)rank->wait_ns * 1e-6);
         mot_json_close(w, '}');

@@ -2,6 +2,7 @@
 #include "cli/train.h"
 
 #include "cli/answer.h"
+#include "cli/balance.h"
 #include "cli/verbs.h"
 #include "job/shares.h"
 #include "support/writer.h"
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const MotOption train_options[] = {
     {"--data", "DATA",
@@ -20,6 +22,11 @@ static const MotOption train_options[] = {
     {"--seed", "S", "order of the data; default 0"},
     {"--resume", NULL, "go on from the newest sound checkpoint in --out"},
     {"--resize", "STEP:[AXIS=]8/4/2", "new shares before this step, counted from 0 (repeatable)"},
+    {"--balance", "off|shares",
+     "shares: those of the devices follow their measured speed; default off"},
+    {"--slow", "STEP:DEVICE=K",
+     "emulate: from this step on, counted from 0, the device is K times slower than it is "
+     "(repeatable)"},
     {"--validate", "N", "validate every N steps; always after the last"},
     {"--save", "N", "a checkpoint every N steps; always after the last"},
     {"--log", "FILE", "a JSON line a step; default DIR/steps.jsonl"},
@@ -47,6 +54,33 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
                                      &t->resizes[i].stage, &t->resizes[i].axis));
     }
     t->n_resizes = n;
+    return MOT_OK;
+}
+
+/* Changes of speed that the plan knows nothing of; before the ranks start. */
+static MotStatus read_slowdowns(MotCtx *ctx, MotJob *job)
+{
+    uint32_t n;
+    const char *const *texts = mot_args_list(job->args, "--slow", &n);
+    for (uint32_t i = 0; i < n; i++) {
+        char *name, *end = NULL;
+        int64_t step = strtoll(texts[i], &name, 10);
+        const char *equals = strrchr(texts[i], '=');
+        double slow = equals ? strtod(equals + 1, &end) : 0;
+        if (name == texts[i] || *name++ != ':' || step < 0 || !equals || equals < name || *end ||
+            !(slow >= 1 && slow <= 1e6))
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "--slow %s: it is --slow STEP:DEVICE=K, with K at least 1",
+                            mot_quote(&ctx->arena, texts[i]));
+        name = mot_arena_strndup(&ctx->arena, name, (size_t)(equals - name));
+        uint32_t d = 0;
+        while (d < job->cluster->devices.n && strcmp(job->cluster->devices.data[d].name, name) != 0)
+            d++;
+        if (d == job->cluster->devices.n)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--slow %s: there is no device %s",
+                            mot_quote(&ctx->arena, texts[i]), mot_quote(&ctx->arena, name));
+        mot_device_slow_down(ctx, &job->cluster->devices.data[d], step, slow);
+    }
     return MOT_OK;
 }
 
@@ -213,6 +247,32 @@ static void begin_progress(MotTrainer *t)
     mot_progress_init(&t->progress, t->talk, names, n);
 }
 
+/* Who is at work in the folder, for `motley top`. */
+static MotStatus publish(MotTrainer *t)
+{
+    MotArena *arena = &t->ctx->arena;
+    MotJsonWriter w;
+    char folder[4096];
+    bool is_relative = t->log[0] != '/' && getcwd(folder, sizeof folder);
+    uint32_t n = mot_session_ranks(t->job->session);
+    int64_t *pids = mot_arena_array(arena, int64_t, n);
+    for (uint32_t i = 0; i < n; i++)
+        pids[i] = mot_session_pid(t->job->session, i);
+    mot_json_begin(&w, arena);
+    mot_json_open(&w, NULL, '{');
+    mot_json_put_string(&w, "log",
+                        is_relative ? mot_arena_printf(arena, "%s/%s", folder, t->log) : t->log);
+    mot_json_put_int(&w, "steps", t->steps);
+    mot_json_put_ints(&w, "pids", pids, n);
+    mot_json_open(&w, "devices", '[');
+    for (uint32_t i = 0; i < n; i++)
+        mot_json_put_string(&w, NULL, t->progress.devices[i]);
+    mot_json_close(&w, ']');
+    mot_json_close(&w, '}');
+    return mot_file_write(t->ctx, mot_arena_printf(arena, "%s/job.json", t->out),
+                          mot_text_get(&w.text), w.text.n);
+}
+
 static MotStatus train(MotTrainer *t)
 {
     int64_t seed;
@@ -227,6 +287,8 @@ static MotStatus train(MotTrainer *t)
     MOT_TRY(resume(t));
     const char *model = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
     begin_progress(t);
+    MOT_TRY(mot_balance_begin(t));
+    MOT_TRY(publish(t));
     MotStatus status = mot_trainer_run(t);
     if (status == MOT_OK)
         status = mot_job_export(t->ctx, t->job, model);
@@ -255,6 +317,7 @@ static MotStatus run_train(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(mot_job_add_training(ctx, &job, true, false));
     MOT_TRY(take_folder(&t));
     MOT_TRY(mot_job_place(ctx, &job));
+    MOT_TRY(read_slowdowns(ctx, &job));
     MOT_TRY(mot_job_start(ctx, &job));
     MotStatus status = train(&t);
     mot_session_close(job.session);

@@ -4,6 +4,7 @@
 
 #include "cli/progress.h"
 #include "job/job.h"
+#include "runtime/balance.h"
 #include "runtime/checkpoint.h"
 #include "runtime/data.h"
 
@@ -33,6 +34,8 @@ typedef struct MotTrainer {
     const char *unit;
     FILE *talk; /* where the lines for the user go; NULL: nowhere */
     MotProgress progress;
+    MotPolicy policy; /* of --balance, for the balancer */
+    MotBalancer balancer;
     double loss, val_loss;
     int64_t step; /* done */
 } MotTrainer;
@@ -41,5 +44,7 @@ typedef struct MotTrainer {
 MOT_CHECKED MotStatus mot_trainer_run(MotTrainer *t);
 /* Mean loss over the validation batches; 0 batches: NaN. */
 MOT_CHECKED MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss);
+/* For a line of another kind than a step's. */
+void mot_trainer_make_room(MotTrainer *t);
 
 #endif

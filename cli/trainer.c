@@ -1,4 +1,5 @@
 /* The training loop. While the ranks run a step, the host prepares the next batch. */
+#include "cli/balance.h"
 #include "cli/log.h"
 #include "cli/train.h"
 
@@ -103,10 +104,12 @@ static void log_step(FILE *log, const MotTrainer *t, int64_t step, const MotStep
     fprintf(log, "\"lr\": %.9g, \"ms\": %.3f, \"ranks\": [", r->lr, r->ms);
     for (uint32_t i = 0; i < mot_session_ranks(t->job->session); i++) {
         const MotRankState *rank = mot_session_rank(t->job->session, i);
-        fprintf(log, "%s{\"share\": %lld, \"busy_ms\": %.3f, \"comm_ms\": %.3f, \"wait_ms\": %.3f}",
+        fprintf(log,
+                "%s{\"share\": %lld, \"busy_ms\": %.3f, \"resizable_ms\": %.3f, \"comm_ms\": %.3f, "
+                "\"wait_ms\": %.3f}",
                 i ? ", " : "", (long long)mot_session_share(t->job->session, i),
-                (double)rank->busy_ns * 1e-6, (double)rank->comm_ns * 1e-6,
-                (double)rank->wait_ns * 1e-6);
+                (double)rank->busy_ns * 1e-6, (double)rank->resizable_ns * 1e-6,
+                (double)rank->comm_ns * 1e-6, (double)rank->wait_ns * 1e-6);
     }
     fprintf(log, "]}\n");
     fflush(log);
@@ -128,8 +131,8 @@ MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss)
     return MOT_OK;
 }
 
-/* For a line of another kind. The last step's stays. */
-static void make_room(MotTrainer *t)
+/* The last step's stays. */
+void mot_trainer_make_room(MotTrainer *t)
 {
     if (t->step < t->steps)
         mot_progress_clear(&t->progress);
@@ -141,7 +144,7 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
 {
     double loss;
     if (mot_data_validation_batches(t->data) == 0) {
-        make_room(t);
+        mot_trainer_make_room(t);
         mot_warn(t->ctx, MOT_NOWHERE,
                  "no validation: the last 10 %% of the data are less than a batch");
         return MOT_OK;
@@ -153,7 +156,7 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
     t->val_loss = loss;
     fprintf(log, "{\"step\": %lld, \"val_loss\": %.9g}\n", (long long)step, loss);
     fflush(log);
-    make_room(t);
+    mot_trainer_make_room(t);
     if (t->talk)
         fprintf(t->talk, "validation after step %lld: loss %.4f\n", (long long)step, loss);
     prepare_step(t, step); /* validation took the buffers */
@@ -187,7 +190,7 @@ static MotStatus resize(MotTrainer *t, int64_t step)
             int64_t moved;
             MOT_TRY(mot_session_reshare(t->job->session, t->resizes[i].stage, t->resizes[i].axis,
                                         t->resizes[i].shares.data, &moved));
-            make_room(t);
+            mot_trainer_make_room(t);
             mot_info(t->ctx, "resized before step %lld, %s moved", (long long)step + 1,
                      mot_bytes_text(&t->ctx->arena, (double)moved));
         }
@@ -201,11 +204,13 @@ static MotStatus run_loop(MotTrainer *t, FILE *log)
         MotScope scope = mot_scope_begin(t->ctx);
         MotStepReport report;
         MOT_TRY(resize(t, step));
+        MOT_TRY(mot_balance_before(t, step, log));
         MOT_TRY(run_step(t, step, &report));
         t->step = step + 1;
         t->loss = report.loss;
         log_step(log, t, step, &report);
         report_step(t, &report);
+        mot_balance_after(t, step, log);
         bool is_last = step + 1 == t->steps, stops = stop_requested && !is_last;
         if (is_last || (t->validate_every && (step + 1) % t->validate_every == 0))
             MOT_TRY(validate_and_report(t, step + 1, log));

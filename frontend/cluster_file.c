@@ -67,6 +67,7 @@ static const Key device_keys[] = {
     {0},
 };
 #undef AT
+static const size_t SLOW = offsetof(DeviceEntry, device.slow);
 static const Key link_keys[] = {
     {"latency", time_units, offsetof(MotLink, latency), 0, 10, "10us"},
     {"bandwidth", link_rates, offsetof(MotLink, bandwidth), 1e3, 1e15, "10Gbit or 8GB"},
@@ -119,6 +120,18 @@ static bool parse_quantity(const char *text, const Unit *units, double *out_valu
     return true;
 }
 
+static MotStatus set_quantity(Reader *r, const Key *k, void *entry, const MotYaml *value)
+{
+    const char *text = mot_yaml_string(r->ctx, value);
+    double number;
+    if (!text || !parse_quantity(text, k->units, &number) || number < k->least || number > k->most)
+        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, value),
+                        "%s: %s is not like %s", k->key,
+                        mot_quote(&r->ctx->arena, text ? text : ""), k->example);
+    *(double *)(void *)((char *)entry + k->offset) = number;
+    return MOT_OK;
+}
+
 static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYaml *key,
                            const MotYaml *value)
 {
@@ -131,17 +144,9 @@ static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYam
     if (!text || !text[0])
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key),
                         "%s has no value", k->key);
-    void *field = (char *)entry + k->offset;
-    if (!k->units) {
-        *(const char **)field = text;
-        return MOT_OK;
-    }
-    double number;
-    if (!parse_quantity(text, k->units, &number) || number < k->least || number > k->most)
-        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, value),
-                        "%s: %s is not like %s", k->key, mot_quote(&r->ctx->arena, text),
-                        k->example);
-    *(double *)field = number;
+    if (k->units)
+        return set_quantity(r, k, entry, value);
+    *(const char **)(void *)((char *)entry + k->offset) = text;
     return MOT_OK;
 }
 
@@ -153,9 +158,31 @@ static uint32_t find_device(const MotCluster *cluster, const char *name)
     return i;
 }
 
+/* `50: 2` of a schedule, whose steps stand in order. */
+static MotStatus visit_slowdown(void *self, const MotYaml *key, const MotYaml *value)
+{
+    Reader *r = self;
+    MotDevice *d = &r->device.device;
+    DeviceEntry changed;
+    const char *text = mot_yaml_string(r->ctx, key);
+    int64_t last = d->slowdowns.n ? d->slowdowns.data[d->slowdowns.n - 1].step : -1;
+    double step;
+    if (!text || !parse_quantity(text, none, &step) || floor(step) != step || step > INT32_MAX ||
+        (double)last >= step)
+        return fail(r, key, "slow: %s is no step after the one before it", text);
+    for (const Key *k = device_keys; k->key; k++)
+        if (k->offset == SLOW)
+            MOT_TRY(set_quantity(r, k, &changed, value));
+    mot_device_slow_down(r->ctx, d, (int64_t)step, changed.device.slow);
+    return MOT_OK;
+}
+
 static MotStatus visit_device_key(void *self, const MotYaml *key, const MotYaml *value)
 {
     Reader *r = self;
+    const char *name = mot_yaml_string(r->ctx, key);
+    if (name && strcmp(name, "slow") == 0 && mot_yaml_is_map(value))
+        return mot_yaml_each(r->ctx, value, visit_slowdown, r);
     return set_field(r, device_keys, &r->device, key, value);
 }
 
@@ -330,6 +357,18 @@ static bool is_empty(const Key *k, const void *entry)
     return k->units && *(const double *)(const void *)((const char *)entry + k->offset) == 0;
 }
 
+/* `2`, or with a schedule `{0: 1, 50: 2}` */
+static void print_slow(MotText *text, const DeviceEntry *entry)
+{
+    const MotDevice *d = &entry->device;
+    const char *at_first = quantity_text(text->arena, d->slow, none);
+    mot_text_printf(text, d->slowdowns.n ? "{0: %s" : "%s", at_first);
+    for (uint32_t i = 0; i < d->slowdowns.n; i++)
+        mot_text_printf(text, ", %lld: %s", (long long)d->slowdowns.data[i].step,
+                        quantity_text(text->arena, d->slowdowns.data[i].slow, none));
+    mot_text_puts(text, d->slowdowns.n ? "}" : "");
+}
+
 /* `key: value, key: value}` for the keys that hold something, behind what stands in the braces already. */
 static void print_entry(MotText *text, const Key *keys, const void *entry)
 {
@@ -338,7 +377,9 @@ static void print_entry(MotText *text, const Key *keys, const void *entry)
         if (is_empty(k, entry))
             continue;
         mot_text_printf(text, "%s%s: ", text->data[text->n - 1] == '{' ? "" : ", ", k->key);
-        if (k->units)
+        if (keys == device_keys && k->offset == SLOW)
+            print_slow(text, entry);
+        else if (k->units)
             mot_text_puts(text, quantity_text(text->arena, *(const double *)field, k->units));
         else
             mot_json_quote(text, *(const char *const *)field);
@@ -383,7 +424,20 @@ static void put_entry(MotJsonWriter *w, const Key *keys, const void *entry)
         else
             mot_json_put_string(w, k->key, *(const char *const *)field);
     }
-    mot_json_close(w, '}');
+}
+
+static void put_slowdowns(MotJsonWriter *w, const MotDevice *device)
+{
+    if (device->slowdowns.n == 0)
+        return;
+    mot_json_open(w, "slowdowns", '[');
+    for (uint32_t i = 0; i < device->slowdowns.n; i++) {
+        mot_json_open(w, NULL, '{');
+        mot_json_put_int(w, "step", device->slowdowns.data[i].step);
+        mot_json_put_number(w, "slow", device->slowdowns.data[i].slow);
+        mot_json_close(w, '}');
+    }
+    mot_json_close(w, ']');
 }
 
 void mot_cluster_put_json(const MotCluster *cluster, MotJsonWriter *w)
@@ -393,6 +447,8 @@ void mot_cluster_put_json(const MotCluster *cluster, MotJsonWriter *w)
         const MotDevice *device = &cluster->devices.data[i];
         mot_json_open(w, NULL, '{');
         put_entry(w, device_keys, &(DeviceEntry){*device, device->threads});
+        put_slowdowns(w, device);
+        mot_json_close(w, '}');
     }
     mot_json_close(w, ']');
     mot_json_open(w, "links", '[');
@@ -408,6 +464,7 @@ void mot_cluster_put_json(const MotCluster *cluster, MotJsonWriter *w)
             mot_json_close(w, ']');
         }
         put_entry(w, link_keys, link);
+        mot_json_close(w, '}');
     }
     mot_json_close(w, ']');
 }

@@ -15,7 +15,7 @@ enum { MOT_CLUSTER_MAX_DEVICES = 64, MOT_CLUSTER_MAX_LINKS = 4096, MOT_CLUSTER_M
  *       - {between: [a, b], latency: 1us, bandwidth: 8GB}
  *
  * Only `name` is required of a device and `between` of a link. A link that is slower than the real
- * one is emulated. Unknown and repeated keys, names and pairs are errors: MOT_ERR_USAGE, or
+ * one is emulated. `slow` may change in a training: {0: 1, 50: 2} by the step. Unknown and repeated keys, names and pairs are errors: MOT_ERR_USAGE, or
  * MOT_ERR_LIMIT, with file and line.
  */
 MOT_CHECKED MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, size_t n,

@@ -20,6 +20,45 @@ MotCluster *mot_cluster_make(MotCtx *ctx, uint32_t n, uint32_t threads)
     return cluster;
 }
 
+double mot_device_slow_at(const MotDevice *device, int64_t step)
+{
+    double slow = device->slow;
+    for (uint32_t i = 0; i < device->slowdowns.n && device->slowdowns.data[i].step <= step; i++)
+        slow = device->slowdowns.data[i].slow;
+    return slow;
+}
+
+void mot_device_slow_down(MotCtx *ctx, MotDevice *device, int64_t step, double slow)
+{
+    if (step == 0) {
+        device->slow = slow;
+        return;
+    }
+    uint32_t i = device->slowdowns.n;
+    while (i > 0 && device->slowdowns.data[i - 1].step >= step)
+        i--;
+    MotSlowdown change = {step, slow};
+    if (i < device->slowdowns.n && device->slowdowns.data[i].step == step) {
+        device->slowdowns.data[i] = change;
+        return;
+    }
+    mot_vec_push(&ctx->arena, &device->slowdowns, change);
+    for (uint32_t k = device->slowdowns.n - 1; k > i; k--)
+        device->slowdowns.data[k] = device->slowdowns.data[k - 1];
+    device->slowdowns.data[i] = change;
+}
+
+bool mot_device_slows_alike(const MotDevice *a, const MotDevice *b)
+{
+    if (a->slow != b->slow || a->slowdowns.n != b->slowdowns.n)
+        return false;
+    for (uint32_t i = 0; i < a->slowdowns.n; i++)
+        if (a->slowdowns.data[i].step != b->slowdowns.data[i].step ||
+            a->slowdowns.data[i].slow != b->slowdowns.data[i].slow)
+            return false;
+    return true;
+}
+
 /* What a thread of a usual device does when nobody measured; the first row is for what has none. */
 static const struct {
     const char *kind;

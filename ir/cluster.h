@@ -14,12 +14,20 @@ typedef struct MotRates {
     double launch;    /* seconds from one kernel to the next */
 } MotRates;
 
+/* From step `step` of a training on, counted from 0, a device is emulated `slow` times slower than native. */
+typedef struct MotSlowdown {
+    int64_t step;
+    double slow;
+} MotSlowdown;
+
 typedef struct MotDevice {
     const char *name;
     const char *backend; /* "cpu" or "ref" */
     uint32_t threads;
-    double slow;            /* emulated: this many times slower than native; >= 1 */
-    double memory;          /* bytes the arena may take; 0: no cap */
+    double slow; /* emulated: this many times slower than native; >= 1 */
+    MotVec(MotSlowdown)
+        slowdowns; /* what becomes of `slow` at later steps, in their order; not planned for */
+    double memory; /* bytes the arena may take; 0: no cap */
     MotRates alone, beside; /* while no other device, and while all devices of the cluster work */
     bool is_assumed;        /* some rates are neither given nor measured */
 } MotDevice;
@@ -39,6 +47,12 @@ typedef struct MotCluster {
     MotVec(MotLink) links;
 } MotCluster;
 
+/* `slow` in a step of a training. */
+double mot_device_slow_at(const MotDevice *device, int64_t step);
+/* Makes it `slow` from `step` on, up to the next change that is there. */
+void mot_device_slow_down(MotCtx *ctx, MotDevice *device, int64_t step, double slow);
+/* The same at every step. */
+bool mot_device_slows_alike(const MotDevice *a, const MotDevice *b);
 /*
  * Fills in the rates that are not known: what was measured alone holds beside others, and the rest
  * is what a usual device of the kind does. `isa` is "avx2" or "avx512"; NULL: the lesser one.

@@ -176,6 +176,23 @@ static void add_op(MotArena *arena, MotRecords *body, const MotPlan *plan, uint3
     mot_vec_push(arena, body, r);
 }
 
+/* With the changes of its speed, [step, slow]. */
+static MotRecord device_record(MotArena *arena, const MotDevice *device)
+{
+    MotRecord r = make_record(arena, "device", device_fields, device);
+    uint32_t n = device->slowdowns.n;
+    MotTerm *items = mot_arena_array(arena, MotTerm, n);
+    for (uint32_t i = 0; i < n; i++) {
+        MotTerm *pair = mot_arena_array(arena, MotTerm, 2);
+        pair[0] = mot_term_int(device->slowdowns.data[i].step);
+        pair[1] = mot_term_float(device->slowdowns.data[i].slow);
+        items[i] = mot_term_list(pair, 2);
+    }
+    if (n)
+        mot_record_add_attr(arena, &r, "slowdowns", mot_term_list(items, n));
+    return r;
+}
+
 MotRecords mot_plan_to_records(const MotPlan *plan)
 {
     MotArena *arena = &plan->ctx->arena;
@@ -187,8 +204,7 @@ MotRecords mot_plan_to_records(const MotPlan *plan)
     if (plan->source.model)
         mot_vec_push(arena, &r.body, source_record(arena, &plan->source));
     for (uint32_t i = 0; i < plan->cluster->devices.n; i++)
-        mot_vec_push(arena, &r.body,
-                     make_record(arena, "device", device_fields, &plan->cluster->devices.data[i]));
+        mot_vec_push(arena, &r.body, device_record(arena, &plan->cluster->devices.data[i]));
     for (uint32_t i = 0; i < plan->cluster->links.n; i++)
         mot_vec_push(arena, &r.body, link_record(arena, &plan->cluster->links.data[i]));
     for (uint32_t s = 0; s < plan->stages.n; s++)
@@ -324,10 +340,26 @@ static MotStatus read_source(Parser *p, const MotRecord *r)
     return MOT_OK;
 }
 
+static MotStatus read_slowdowns(Parser *p, const MotRecord *r, MotDevice *device)
+{
+    const MotTerm *list = mot_record_attr(r, "slowdowns");
+    if (list && list->kind != MOT_TERM_LIST)
+        return fail_at(p, list->pos, "this is no value for", "slowdowns");
+    for (uint32_t i = 0; list && i < list->items.n; i++) {
+        const MotTerm *pair = &list->items.data[i], *term = pair->items.data;
+        if (pair->kind != MOT_TERM_LIST || pair->items.n != 2 || term[0].kind != MOT_TERM_INT ||
+            term[0].integer < 1 || term[1].kind != MOT_TERM_FLOAT || !(term[1].number >= 1))
+            return fail_at(p, pair->pos, "a slowdown is like", "[50, 2.0]");
+        mot_device_slow_down(p->ctx, device, term[0].integer, term[1].number);
+    }
+    return MOT_OK;
+}
+
 static MotStatus read_device(Parser *p, const MotRecord *r)
 {
     MotDevice device = {.slow = 1};
-    MOT_TRY(read_fields(p, r, device_fields, NULL, &device));
+    MOT_TRY(read_fields(p, r, device_fields, "slowdowns", &device));
+    MOT_TRY(read_slowdowns(p, r, &device));
     if (!device.name || !device.backend || device.threads < 1 || device.slow < 1)
         return fail_at(p, r->pos, "a device needs name, backend, threads and slow of at least",
                        "1");

@@ -573,6 +573,7 @@ static MotStatus set_scalar(MotJob *job, const char *name, double value)
 
 MotStatus mot_job_begin_step(MotJob *job, int64_t step, int64_t total, double *out_lr)
 {
+    mot_session_set_step(job->session, step - 1);
     *out_lr = mot_schedule_lr(&job->optimizer, step, total);
     MOT_TRY(set_scalar(job, MOT_INPUT_LR, *out_lr));
     return set_scalar(job, MOT_INPUT_STEP, (double)step);

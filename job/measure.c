@@ -222,7 +222,7 @@ static MotStatus run(const Measure *m, MotSession *session, Times *out)
         for (uint32_t k = 0; k < n; k++) {
             const MotRankState *rank = mot_session_rank(session, k);
             row[k] = (double)rank->busy_ns * 1e-9;
-            row[n] = fmax(row[n], (double)(rank->busy_ns + rank->wait_ns) * 1e-9);
+            row[n] = fmax(row[n], (double)(rank->busy_ns + rank->comm_ns + rank->wait_ns) * 1e-9);
             row[n + 1] = fmax(row[n + 1], row[k]);
         }
         if (runs >= LEAST_RUNS && (double)(mot_now_ns() - start) * 1e-9 > SECONDS_A_WORKLOAD)
@@ -377,6 +377,7 @@ static MotStatus measure_alone(MotCtx *ctx, const MotArgs *args, MotCluster *clu
         if (first == k) {
             MotCluster *one = take_devices(ctx, cluster, &k, 1);
             one->devices.data[0].slow = 1;
+            one->devices.data[0].slowdowns.n = 0;
             MOT_TRY(measure_rates(&(Measure){ctx, args, one}, offsetof(MotDevice, alone)));
             device->alone = one->devices.data[0].alone;
         }

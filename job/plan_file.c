@@ -75,7 +75,7 @@ static MotStatus refuse_device(MotCtx *ctx, const MotDevice *then, const MotDevi
 static bool is_same_device(const MotDevice *a, const MotDevice *b)
 {
     return strcmp(a->name, b->name) == 0 && strcmp(a->backend, b->backend) == 0 &&
-           a->threads == b->threads && a->slow == b->slow && a->memory == b->memory;
+           a->threads == b->threads && mot_device_slows_alike(a, b) && a->memory == b->memory;
 }
 
 static bool is_same_link(const MotLink *a, const MotLink *b)

@@ -11,12 +11,20 @@
 /* Each step of `nice` is a factor of 1.25 in the scheduler's weight: three, about two. */
 static const double NICE_A_HALVING = 3;
 
+static bool is_ever_slow(const MotDevice *device)
+{
+    bool is_slow = device->slow > 1;
+    for (uint32_t i = 0; i < device->slowdowns.n; i++)
+        is_slow |= device->slowdowns.data[i].slow > 1;
+    return is_slow;
+}
+
 MotClock mot_clock_make(const MotCluster *cluster, uint32_t device)
 {
     const MotDevice *own = &cluster->devices.data[device];
-    MotClock clock = {.slow = own->slow, .threads = own->threads ? own->threads : 1};
+    MotClock clock = {.device = own, .slow = own->slow, .threads = own->threads ? own->threads : 1};
     for (uint32_t i = 0; i < cluster->devices.n; i++)
-        clock.is_emulated |= cluster->devices.data[i].slow > 1;
+        clock.is_emulated |= is_ever_slow(&cluster->devices.data[i]);
     for (uint32_t i = 0; i < cluster->links.n; i++)
         clock.is_emulated |= cluster->links.data[i].is_emulated;
     return clock;
@@ -25,6 +33,11 @@ MotClock mot_clock_make(const MotCluster *cluster, uint32_t device)
 int64_t mot_clock_now(const MotClock *clock)
 {
     return clock->is_emulated ? clock->ns : mot_now_ns();
+}
+
+void mot_clock_set_step(MotClock *clock, int64_t step)
+{
+    clock->slow = mot_device_slow_at(clock->device, step);
 }
 
 void mot_clock_wait(MotClock *clock, int64_t until_ns)
@@ -80,7 +93,10 @@ void mot_clock_catch_up(const MotClock *clock, int64_t lead_ns)
 void mot_clock_enter(const MotClock *clock)
 {
     prctl(PR_SET_TIMERSLACK, 1UL);
+    double slow = clock->device->slow; /* at its fastest: a priority can't be raised again */
+    for (uint32_t i = 0; i < clock->device->slowdowns.n; i++)
+        slow = fmin(slow, clock->device->slowdowns.data[i].slow);
     /* Where the system refuses, the emulation is only less even. */
-    if (clock->slow > 1 && nice((int)fmin(19, NICE_A_HALVING * log2(clock->slow) + 0.5)) == -1)
+    if (slow > 1 && nice((int)fmin(19, NICE_A_HALVING * log2(slow) + 0.5)) == -1)
         return;
 }

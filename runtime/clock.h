@@ -14,7 +14,8 @@
 
 typedef struct MotClock {
     bool is_emulated;
-    double slow;
+    const MotDevice *device;
+    double slow; /* now */
     uint32_t threads;
     int64_t ns;                    /* emulated: the device's time, on the scale of mot_now_ns */
     int64_t thread_ns, process_ns; /* CPU time when the work at hand began */
@@ -23,6 +24,8 @@ typedef struct MotClock {
 /* The clock of a device of the cluster. */
 MotClock mot_clock_make(const MotCluster *cluster, uint32_t device);
 int64_t mot_clock_now(const MotClock *clock);
+/* From now on the device is as slow as it is in this step. */
+void mot_clock_set_step(MotClock *clock, int64_t step);
 
 /* The device has nothing to do before this time: the host's command, or the latest of the peers. */
 void mot_clock_wait(MotClock *clock, int64_t until_ns);

@@ -21,7 +21,8 @@ typedef struct MotComm {
     const MotBinding *bindings;    /* by mesh position */
     MotRun run;                    /* the section and micro-batch at work */
     uint32_t passed[MOT_MAX_AXES]; /* collectives done, by axis */
-    int64_t busy_ns;               /* in collectives, without waiting for peers */
+    int64_t needed_ns; /* since when the rank has nothing to do but the collective at hand */
+    int64_t busy_ns;   /* communicating since then, without waiting for peers */
 } MotComm;
 
 /*

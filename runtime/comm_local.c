@@ -403,7 +403,9 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins, int64_t issued_ns)
         mot_gate_open(&comm->ranks[comm->position].arrived[ins->axis]);
     }
     mot_clock_receive(&comm->clock, mot_clock_cpu(&comm->clock), link_ns(&g, bytes));
-    comm->busy_ns += mot_clock_now(&comm->clock) - start;
+    int64_t end = mot_clock_now(&comm->clock);
+    if (end > comm->needed_ns)
+        comm->busy_ns += end - (start > comm->needed_ns ? start : comm->needed_ns);
     return leave(&g);
 }
 

@@ -23,6 +23,7 @@ typedef struct {
     MotBinding *bindings;            /* [ranks of all stages] */
     void **launches[MOT_N_SECTIONS]; /* by instruction: as the device prepared it */
     void ***buffers[MOT_N_SECTIONS]; /* by micro-batch and instruction: addresses of its buffers */
+    bool *is_resizable[MOT_N_SECTIONS]; /* by instruction: a launch that the shares reach */
     MotComm comm;
     uint32_t *done_at
         [MOT_N_SECTIONS]; /* by instruction: before which position a collective is complete */
@@ -45,6 +46,23 @@ static void **find_buffers(Rank *r, const MotInstr *ins, uint32_t micro)
     return at;
 }
 
+static bool has_dim(const MotType *type)
+{
+    for (int d = 0; d < type->rank; d++)
+        if (type->dims[d] < 0)
+            return true;
+    return false;
+}
+
+/* Whether some buffer of a launch has a size that follows the shares. */
+static bool is_resizable(const MotProgram *p, const MotInstr *ins)
+{
+    for (uint32_t i = 0; ins->kind == MOT_INS_LAUNCH && i < ins->n_bufs; i++)
+        if (has_dim(&p->bufs.data[ins->bufs[i]].type))
+            return true;
+    return false;
+}
+
 static MotStatus bind_section(Rank *r, MotSection section)
 {
     MotArena *arena = &r->ctx->arena;
@@ -54,6 +72,9 @@ static MotStatus bind_section(Rank *r, MotSection section)
     const MotInstr *ins = p->section[section].data;
     r->buffers[section] = mot_arena_array(arena, void **, (size_t)n *n_runs);
     r->launches[section] = mot_arena_array(arena, void *, n);
+    r->is_resizable[section] = mot_arena_array(arena, bool, n);
+    for (uint32_t i = 0; i < n; i++)
+        r->is_resizable[section][i] = is_resizable(p, &ins[i]);
     for (uint32_t i = 0; i < n * n_runs; i++)
         r->buffers[section][i] = find_buffers(r, &ins[i % n], i / n);
     for (uint32_t i = 0; i < n; i++)
@@ -78,13 +99,16 @@ static MotStatus bind(Rank *r)
     return MOT_OK;
 }
 
-static MotStatus run_launch(Rank *r, void *launch, void **buffers)
+static MotStatus run_launch(Rank *r, MotSection section, uint32_t i, void **buffers)
 {
     /* A rank may be this much ahead of its device before it sleeps: few sleeps, and yet nobody who watches it takes it for hung. */
     enum { LEAD_NS = 20000000 };
+    int64_t start = mot_clock_now(&r->clock);
     mot_clock_begin(&r->clock);
-    MOT_TRY(r->api->launch(r->device, launch, buffers));
+    MOT_TRY(r->api->launch(r->device, r->launches[section][i], buffers));
     mot_clock_compute(&r->clock, mot_clock_cpu(&r->clock));
+    if (r->is_resizable[section][i])
+        r->state->resizable_ns += mot_clock_now(&r->clock) - start;
     mot_clock_catch_up(&r->clock, LEAD_NS);
     return MOT_OK;
 }
@@ -100,8 +124,9 @@ static void run_local(Rank *r, const MotInstr *ins)
 static MotStatus complete(Rank *r, MotRun run, uint32_t before)
 {
     MotRankState *state = r->state;
-    int64_t start = mot_clock_now(&r->clock);
+    int64_t start = mot_clock_now(&r->clock), busy = r->comm.busy_ns;
     bool any = false;
+    r->comm.needed_ns = start;
     for (; r->next < before; r->next++) {
         const MotInstr *ins = &r->program->section[run.section].data[r->next];
         if (!mot_instr_is_collective(ins) || !mot_instr_is_due(ins, run.micro))
@@ -115,7 +140,7 @@ static MotStatus complete(Rank *r, MotRun run, uint32_t before)
     }
     if (any)
         mot_clock_wait(&r->clock, r->comm.clock.ns);
-    state->wait_ns += mot_clock_now(&r->clock) - start;
+    state->wait_ns += mot_clock_now(&r->clock) - start - (r->comm.busy_ns - busy);
     return MOT_OK;
 }
 
@@ -124,7 +149,7 @@ static MotStatus run_instr(Rank *r, MotSection section, uint32_t i, void **buffe
 {
     const MotInstr *ins = &r->program->section[section].data[i];
     if (ins->kind == MOT_INS_LAUNCH)
-        return run_launch(r, r->launches[section][i], buffers);
+        return run_launch(r, section, i, buffers);
     if (ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
         return mot_comm_exec_stage(&r->comm, ins, &r->clock);
     run_local(r, ins);
@@ -164,16 +189,17 @@ static MotStatus run_command(Rank *r, MotSection section)
 {
     MotRankState *state = r->state;
     const MotProgram *p = r->program;
+    mot_clock_set_step(&r->clock, r->args->shared->step);
     mot_clock_wait(&r->clock, r->args->shared->command_ns);
     int64_t start = mot_clock_now(&r->clock);
-    r->comm.busy_ns = state->wait_ns = 0;
+    r->comm.busy_ns = state->wait_ns = state->resizable_ns = 0;
     if (section != MOT_SECTION_STEP)
         MOT_TRY(run_section(r, (MotRun){section, 0}));
     for (uint32_t i = 0; section == MOT_SECTION_STEP && i < p->order.n; i++)
         MOT_TRY(run_section(r, p->order.data[i]));
     mot_clock_catch_up(&r->clock, 0);
     state->comm_ns = r->comm.busy_ns;
-    state->busy_ns = mot_clock_now(&r->clock) - start - state->wait_ns;
+    state->busy_ns = mot_clock_now(&r->clock) - start - state->wait_ns - state->comm_ns;
     return MOT_OK;
 }
 

@@ -197,22 +197,30 @@ static MotStatus bind_ranks(MotCtx *ctx, void *self)
     return mot_pipeline_bind(ctx, s->pipeline, s->bindings);
 }
 
+/* The first rank whose device has less memory than its binding needs, or n. */
+static uint32_t find_too_large(const MotSession *s, const MotBinding *bindings)
+{
+    uint32_t i = 0;
+    for (; i < s->shared->n_ranks; i++) {
+        MOT_ASSERT(bindings[i].arena_bytes <= s->shared->rank[i].arena_capacity);
+        const MotDevice *device = &s->cluster->devices.data[place_of(s, i).device];
+        if (device->memory > 0 && (double)bindings[i].arena_bytes > device->memory)
+            break;
+    }
+    return i;
+}
+
 static MotStatus check_memory(MotSession *s)
 {
-    for (uint32_t i = 0; i < s->shared->n_ranks; i++) {
-        MOT_ASSERT(s->bindings[i].arena_bytes <= s->shared->rank[i].arena_capacity);
-        const MotDevice *device = &s->cluster->devices.data[place_of(s, i).device];
-        if (device->memory > 0 && (double)s->bindings[i].arena_bytes > device->memory) {
-            mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s",
-                     rank_name(s, i),
-                     mot_bytes_text(&s->ctx->arena, (double)s->bindings[i].arena_bytes),
-                     mot_bytes_text(&s->ctx->arena, device->memory));
-            mot_hint(s->ctx,
-                     "give it a smaller share with --shares, or plan with smaller micro-batches");
-            return s->ctx->status;
-        }
-    }
-    return MOT_OK;
+    uint32_t i = find_too_large(s, s->bindings);
+    if (i == s->shared->n_ranks)
+        return MOT_OK;
+    mot_fail(
+        s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s", rank_name(s, i),
+        mot_bytes_text(&s->ctx->arena, (double)s->bindings[i].arena_bytes),
+        mot_bytes_text(&s->ctx->arena, s->cluster->devices.data[place_of(s, i).device].memory));
+    mot_hint(s->ctx, "give it a smaller share with --shares, or plan with smaller micro-batches");
+    return s->ctx->status;
 }
 
 /* Binds all ranks; the bindings before stay until the next time. */
@@ -503,6 +511,11 @@ MotStatus mot_session_output(MotSession *s, const char *name, MotSection section
     return MOT_OK;
 }
 
+void mot_session_set_step(MotSession *s, int64_t step)
+{
+    s->shared->step = step;
+}
+
 MotStatus mot_session_run(MotSession *s, MotSection section)
 {
     mot_session_start(s, section);
@@ -556,17 +569,54 @@ MotStatus mot_session_reshare(MotSession *s, uint32_t stage, uint32_t axis, cons
     return command(s, MOT_CMD_REBIND);
 }
 
+/* A session as it would be bound, in a context of its own. */
+typedef struct {
+    const MotSession *session;
+    bool fits;
+} Fitting;
+
+static MotStatus try_binding(MotCtx *ctx, void *self)
+{
+    Fitting *f = self;
+    const MotSession *s = f->session;
+    MotBinding *bindings = mot_arena_array(&ctx->arena, MotBinding, s->shared->n_ranks);
+    MOT_TRY(mot_pipeline_bind(ctx, s->pipeline, bindings));
+    f->fits = find_too_large(s, bindings) == s->shared->n_ranks;
+    return MOT_OK;
+}
+
+bool mot_session_fits(MotSession *s, uint32_t stage, uint32_t axis, const int64_t *share)
+{
+    MotMeshAxis *tried = &s->pipeline->stages.data[stage]->mesh.axis[axis];
+    int64_t now[MOT_MAX_RANKS];
+    size_t bytes = tried->n * sizeof *share;
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    mot_ctx_inherit(&ctx, s->ctx);
+    memcpy(now, tried->share, bytes);
+    memcpy(tried->share, share, bytes);
+    Fitting fitting = {s, false};
+    MotStatus status = mot_ctx_run(&ctx, try_binding, &fitting);
+    memcpy(tried->share, now, bytes);
+    mot_ctx_deinit(&ctx);
+    return status == MOT_OK && fitting.fits;
+}
+
 const MotRankState *mot_session_rank(const MotSession *s, uint32_t rank)
 {
     return &s->shared->rank[rank];
+}
+
+int64_t mot_session_pid(const MotSession *s, uint32_t rank)
+{
+    return s->rank[rank].pid ? s->rank[rank].pid : getpid();
 }
 
 double mot_session_rank_memory(const MotSession *s, uint32_t rank)
 {
     char path[64], line[256];
     double kib = 0;
-    snprintf(path, sizeof path, "/proc/%d/status",
-             (int)(s->rank[rank].pid ? s->rank[rank].pid : getpid()));
+    snprintf(path, sizeof path, "/proc/%d/status", (int)mot_session_pid(s, rank));
     FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof line, file))
         sscanf(line, "VmHWM: %lf", &kib);

@@ -39,6 +39,8 @@ MOT_CHECKED MotStatus mot_session_write_param(MotSession *session, const char *n
 /* Output `name` after a section, gathered; a loss is replicated, `gradient:<param>` is split like its parameter. */
 MOT_CHECKED MotStatus mot_session_output(MotSession *session, const char *name, MotSection section,
                                          MotTensor *out_value);
+/* The number of the next step, from 0: emulated devices change their speed by it. Without, it is 0. */
+void mot_session_set_step(MotSession *session, int64_t step);
 /* Runs a whole step (MOT_SECTION_STEP) or one section on all ranks and waits for its end. */
 MOT_CHECKED MotStatus mot_session_run(MotSession *session, MotSection section);
 /* The two halves of mot_session_run: the host may prepare the next batch in between, but not touch the ranks' buffers. */
@@ -51,10 +53,15 @@ MOT_CHECKED MotStatus mot_session_wait(MotSession *session);
 MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t stage, uint32_t axis,
                                           const int64_t *share, int64_t *out_moved);
 
+/* Whether every device has the memory that it would need under these shares. */
+bool mot_session_fits(MotSession *session, uint32_t stage, uint32_t axis, const int64_t *share);
+
 /* What a rank measured in the last step or section. */
 const MotRankState *mot_session_rank(const MotSession *session, uint32_t rank);
 /* Peak resident memory of the rank's process so far, in MiB. */
 double mot_session_rank_memory(const MotSession *session, uint32_t rank);
+/* The process of the rank; the host's where ranks are threads. */
+int64_t mot_session_pid(const MotSession *session, uint32_t rank);
 uint32_t mot_session_ranks(const MotSession *session);
 /* The rank's device in the cluster. */
 uint32_t mot_session_device(const MotSession *session, uint32_t rank);

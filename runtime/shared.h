@@ -17,8 +17,10 @@ typedef struct MotGate {
 
 typedef enum MotCommand { MOT_CMD_NONE, MOT_CMD_RUN, MOT_CMD_REBIND, MOT_CMD_QUIT } MotCommand;
 
-/* One rank's side, written by the rank and read by all. Times are of the last section run, in nanoseconds of the
- * device's time. */
+/*
+ * One rank's side, written by the rank and read by all. Times are of the last section or step run, in nanoseconds of the device's time, and
+ * busy + comm + wait is all of it: what of a communication went on beside computing is no time of its own.
+ */
 typedef struct MotRankState {
     MotGate finished;                                  /* commands done */
     MotGate arrived[MOT_MAX_AXES], left[MOT_MAX_AXES]; /* collectives entered and left, by axis */
@@ -30,9 +32,10 @@ typedef struct MotRankState {
     _Atomic(MotGate *) awaited;      /* the peer's gate that it waits at, or NULL, */
     _Atomic uint32_t target;         /* and for what count: who hangs is who waits for nothing */
     int64_t busy_ns;                 /* computing */
-    int64_t wait_ns; /* waiting for a collective to be complete; busy + wait is the whole section */
-    int64_t comm_ns; /* in collectives, waiting for peers not counted; partly beside computing */
-    int status;      /* MotStatus of a failed rank */
+    int64_t resizable_ns;            /* of it in kernels on buffers whose sizes follow the shares */
+    int64_t comm_ns;                 /* communicating, and nothing else to do meanwhile */
+    int64_t wait_ns;                 /* waiting for peers */
+    int status;                      /* MotStatus of a failed rank */
     char error[1024];
     char *arena;
     int64_t arena_capacity;
@@ -50,6 +53,7 @@ typedef struct MotShared {
     int64_t command_ns;    /* when the last one was */
     MotCommand command;
     MotSection section;
+    int64_t step;                    /* of the training, from 0 */
     int64_t share[MOT_MAX_AXES][64]; /* of a stage's axis, from the stage's first rank on */
     _Atomic int abort;               /* a rank is gone: all waits end */
     uint32_t n_ranks, spins;         /* spins before a futex: 0 when threads outnumber cores */

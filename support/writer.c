@@ -106,3 +106,13 @@ MotStatus mot_file_lock(MotCtx *ctx, const char *path)
     return mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){path, NULL}, "is held by another process (%lld)",
                     is_known ? (long long)lock.l_pid : -1);
 }
+
+bool mot_file_is_locked(const char *path)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    bool is_held = fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    if (fd >= 0)
+        close(fd);
+    return is_held;
+}

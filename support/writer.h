@@ -29,5 +29,7 @@ MOT_CHECKED MotStatus mot_file_make_dir(MotCtx *ctx, const char *path);
  * has it. A lock ends with its process: what a killed one left behind does not count, and children do not hold it.
  */
 MOT_CHECKED MotStatus mot_file_lock(MotCtx *ctx, const char *path);
+/* Whether another process holds it. */
+bool mot_file_is_locked(const char *path);
 
 #endif

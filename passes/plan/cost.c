@@ -139,6 +139,14 @@ double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, in
     return slowest;
 }
 
+double mot_cost_split(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor)
+{
+    MotWork work = work_of(cost, op, factors, factor);
+    double runs = op->n_out ? cost->runs[cost->g->values.data[op->out[0]].def] : 1;
+    Seconds s = seconds_of(&cost->rate[0], &work);
+    return runs * (s.arithmetic.split > s.memory.split ? s.arithmetic.split : s.memory.split);
+}
+
 double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double runs, double *times)
 {
     double slowest = 0;

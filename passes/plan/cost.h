@@ -53,6 +53,9 @@ double mot_cost_local_bytes(MotCost *cost, const MotType *type, MotSharding s, u
 double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
                    double *times);
 
+/* Of it on the first device, were it alone, what splitting divides. */
+double mot_cost_split(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor);
+
 /* A value brought from one sharding to another. */
 typedef struct MotTransition {
     const MotType *type;

@@ -33,6 +33,9 @@ close_losses() { # the two agree to 1e-4 of the first loss
 train one 8 >/dev/null 2>&1
 train two 8 --plan $plan >/dev/null 2>&1
 check "two stages give the curve of one device" close_losses one two
+code=0; train refused 8 --plan $plan --balance shares >"$work/err" 2>&1 || code=$?
+check "--balance shares is refused with 2, not $code" [ "$code" = 2 ]
+check "with the number of stages" grep -q 'this one has 2 stages' "$work/err"
 train again 8 --plan $plan >/dev/null 2>&1
 check "two runs are bit-identical" same_losses two again
 train moved 8 --plan $plan --resize 2:rows=0/1 --resize 5:rows=3/1 >/dev/null 2>&1

@@ -52,6 +52,23 @@ static void who_is_emulated(void **state)
     assert_true(before <= now && now <= mot_now_ns());
 }
 
+/* A device that is only slow later is emulated from the start; the step says how slow it is. */
+static void speed_follows_the_step(void **state)
+{
+    MotCtx *ctx = *state;
+    MotCluster *cluster = mot_cluster_make(ctx, 2, 1);
+    mot_device_slow_down(ctx, &cluster->devices.data[0], 5, 3);
+    mot_device_slow_down(ctx, &cluster->devices.data[0], 9, 1);
+    MotClock clock = mot_clock_make(cluster, 0);
+    assert_true(clock.is_emulated && mot_clock_make(cluster, 1).is_emulated);
+    static const int64_t end[] = {100, 400, 500}, step[] = {4, 5, 9};
+    for (int i = 0; i < 3; i++) {
+        mot_clock_set_step(&clock, step[i]);
+        mot_clock_compute(&clock, 100);
+        assert_int_equal(mot_clock_now(&clock), end[i]);
+    }
+}
+
 static void work(int64_t cpu_ns, MotClock *clock)
 {
     mot_clock_begin(clock);
@@ -100,6 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_slow_device_takes_slow_times_the_cpu_time),
         TEST(who_is_emulated),
+        TEST(speed_follows_the_step),
         TEST(the_host_is_never_ahead_of_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

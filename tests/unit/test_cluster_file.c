@@ -103,6 +103,34 @@ static void what_is_printed_parses_back(void **state)
     assert_true(fabs(second->links.data[1].measured_latency - 37e-6) < 1e-15);
 }
 
+/* A schedule of `slow`, printed and read again; --slow changes it afterwards. */
+static void slow_may_be_a_schedule(void **state)
+{
+    MotCtx *ctx = *state;
+    MotCluster *first, *second;
+    MotText text;
+    assert_int_equal(
+        parse(ctx, "devices: [{name: a, slow: {0: 1.5, 50: 2, 150: 1}}, {name: b, slow: {7: 4}}]",
+              &first),
+        MOT_OK);
+    mot_text_init(&text, &ctx->arena);
+    mot_cluster_print(first, &text);
+    assert_non_null(strstr(mot_text_get(&text), "slow: {0: 1.5, 50: 2, 150: 1}"));
+    assert_int_equal(parse(ctx, mot_text_get(&text), &second), MOT_OK);
+    MotDevice *a = &second->devices.data[0], *b = &second->devices.data[1];
+    assert_true(mot_device_slows_alike(a, &first->devices.data[0]));
+    assert_false(mot_device_slows_alike(a, b));
+    assert_true(mot_device_slow_at(a, 0) == 1.5 && mot_device_slow_at(a, 49) == 1.5);
+    assert_true(mot_device_slow_at(a, 50) == 2 && mot_device_slow_at(a, 149) == 2);
+    assert_true(mot_device_slow_at(a, 150) == 1 && mot_device_slow_at(a, 9999) == 1);
+    assert_true(mot_device_slow_at(b, 6) == 1 && mot_device_slow_at(b, 7) == 4);
+    mot_device_slow_down(ctx, b, 3, 8);
+    mot_device_slow_down(ctx, b, 7, 2);
+    mot_device_slow_down(ctx, b, 0, 3);
+    assert_true(mot_device_slow_at(b, 2) == 3 && mot_device_slow_at(b, 3) == 8 &&
+                mot_device_slow_at(b, 7) == 2);
+}
+
 static void json_has_plain_numbers(void **state)
 {
     MotCtx *ctx = *state;
@@ -168,6 +196,13 @@ static void refuses_with_file_and_line(void **state)
         {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: 0.5}]", "slow: \"0.5\""},
         {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: nan}]", "slow: \"nan\""},
         {"devices: [{name: a, slow: 16}]", "devices: [{name: a, slow: 0x10}]", "slow: \"0x10\""},
+        {"devices: [{name: a, slow: {0: 1, 50: 2}}]", "devices: [{name: a, slow: {0: 1, 50: 0.5}}]",
+         "slow: \"0.5\""},
+        {"devices: [{name: a, slow: {50: 2, 60: 3}}]", "devices: [{name: a, slow: {60: 2, 50: 3}}]",
+         "\"50\" is no step after"},
+        {"devices: [{name: a, slow: {5: 2}}]", "devices: [{name: a, slow: {5.5: 2}}]",
+         "\"5.5\" is no step"},
+        {"devices: [{name: a, slow: {5: 2}}]", "devices: [{name: a, slow: {5: {1: 2}}}]", "slow"},
         {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1Gib}]",
          "memory: \"1Gib\" is not like 2GiB"},
         {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: -1GiB}]",
@@ -236,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reads_what_the_contract_shows, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(what_is_printed_parses_back, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(slow_may_be_a_schedule, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(json_has_plain_numbers, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(leaves_out_what_is_not_written, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(refuses_with_file_and_line, make_ctx, drop_ctx),

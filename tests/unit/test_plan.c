@@ -575,8 +575,10 @@ static void lowered_plans_keep_the_predicted_memory(void **state)
 static void text_parses_back(void **state)
 {
     MotCtx *ctx = *state;
-    MotPlan *plan = make_plan(ctx, make_gpt(ctx, small_gpt, "adamw:lr=0.1"),
-                              make_cluster(ctx, 4, unequal, 1e-5, 1e9), NULL);
+    MotCluster *cluster = make_cluster(ctx, 4, unequal, 1e-5, 1e9);
+    mot_device_slow_down(ctx, &cluster->devices.data[2], 50, 2.5);
+    mot_device_slow_down(ctx, &cluster->devices.data[2], 150, 1);
+    MotPlan *plan = make_plan(ctx, make_gpt(ctx, small_gpt, "adamw:lr=0.1"), cluster, NULL);
     plan->ops[plan->graph->body.data[3]].recompute = true;
     MotText first, second, json;
     mot_text_init(&first, &ctx->arena);
@@ -589,6 +591,7 @@ static void text_parses_back(void **state)
     assert_string_equal(mot_text_get(&first), mot_text_get(&second));
     for (MotValue v = 1; v < plan->graph->values.n; v++)
         assert_true(mot_sharding_equal(plan->values[v], parsed->values[v]));
+    assert_true(mot_device_slow_at(&parsed->cluster->devices.data[2], 50) == 2.5);
     double time = parsed->time;
     assert_ok(ctx, mot_plan_predict(parsed));
     assert_near(parsed->time, time);

@@ -1,0 +1,140 @@
+/* Steps are shown counted from 1, as everywhere in the log. */
+#include "cli/balance.h"
+
+#include "passes/plan/rebalance.h"
+#include "support/json.h"
+
+#include <string.h>
+
+static const char *const kind_names[MOT_N_BALANCE_KINDS] = {
+    [MOT_BALANCE_KEEP] = "keep",         [MOT_BALANCE_MOVE] = "move",
+    [MOT_BALANCE_MEASURED] = "measured", [MOT_BALANCE_UNDO] = "undo",
+    [MOT_BALANCE_LINK] = "slow_link",    [MOT_BALANCE_NO_ROOM] = "no_room"};
+
+MotStatus mot_balance_begin(MotTrainer *t)
+{
+    MotCtx *ctx = t->ctx;
+    const char *mode = mot_args_get(t->job->args, "--balance", "off");
+    const MotSplitWork *work;
+    uint32_t n_work;
+    t->balancer = mot_balancer_make(t->job->session, NULL);
+    if (strcmp(mode, "off") == 0)
+        return MOT_OK;
+    if (strcmp(mode, "shares") != 0)
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--balance %s: it is off or shares",
+                        mot_quote(&ctx->arena, mode));
+    MotStatus status = mot_rebalance_find_work(ctx, t->job->plan, &work, &n_work);
+    if (status != MOT_OK) {
+        mot_note(ctx, "for --balance shares");
+        return status;
+    }
+    t->policy = mot_rebalance_policy(
+        mot_rebalance_make(ctx, work, n_work, mot_session_ranks(t->job->session)));
+    t->balancer.policy = &t->policy;
+    return MOT_OK;
+}
+
+static void write_record(FILE *log, MotJsonWriter *w)
+{
+    mot_json_close(w, '}');
+    fprintf(log, "%s\n", mot_text_get(&w->text));
+    fflush(log);
+}
+
+static MotJsonWriter begin_record(MotTrainer *t, int64_t step, const char *action)
+{
+    MotJsonWriter w;
+    mot_json_begin(&w, &t->ctx->arena);
+    mot_json_open(&w, NULL, '{');
+    mot_json_put_string(&w, "event", "balance");
+    mot_json_put_int(&w, "step", step + 1);
+    mot_json_put_string(&w, "action", action);
+    return w;
+}
+
+MotStatus mot_balance_before(MotTrainer *t, int64_t step, FILE *log)
+{
+    MOT_TRY(mot_balancer_before(&t->balancer, step));
+    if (t->balancer.resized.bytes < 0)
+        return MOT_OK;
+    MotJsonWriter w = begin_record(t, step, "resized");
+    mot_json_put_int(&w, "bytes", t->balancer.resized.bytes);
+    mot_json_put_number(&w, "ms", t->balancer.resized.seconds * 1e3);
+    write_record(log, &w);
+    return MOT_OK;
+}
+
+static bool has_shares(const MotDecision *d)
+{
+    return d->kind == MOT_BALANCE_MOVE || d->kind == MOT_BALANCE_UNDO ||
+           d->kind == MOT_BALANCE_NO_ROOM;
+}
+
+static void log_decision(MotTrainer *t, int64_t step, const MotDecision *d, FILE *log)
+{
+    MotJsonWriter w = begin_record(t, step, kind_names[d->kind]);
+    if (d->kind == MOT_BALANCE_MOVE || d->kind == MOT_BALANCE_LINK) {
+        mot_json_put_int(&w, "rank", d->rank);
+        mot_json_put_number(&w, "factor", d->factor);
+    }
+    if (has_shares(d))
+        mot_json_put_ints(&w, "shares", d->share, mot_session_ranks(t->job->session));
+    if (d->kind == MOT_BALANCE_MOVE || d->kind == MOT_BALANCE_UNDO)
+        mot_json_put_int(&w, "effective", step + 1 + MOT_BALANCE_DELAY);
+    if (d->before > 0) {
+        mot_json_put_number(&w, "before_ms", d->before * 1e3);
+        mot_json_put_number(&w, "predicted_ms", d->predicted * 1e3);
+    }
+    if (d->kind == MOT_BALANCE_MEASURED || d->kind == MOT_BALANCE_UNDO)
+        mot_json_put_number(&w, "measured_ms", d->measured * 1e3);
+    write_record(log, &w);
+}
+
+/* `8/4/2/1` */
+static const char *shares_text(MotTrainer *t, const MotDecision *d)
+{
+    MotText text;
+    mot_text_init(&text, &t->ctx->arena);
+    for (uint32_t i = 0; i < mot_session_ranks(t->job->session); i++)
+        mot_text_printf(&text, "%s%lld", i ? "/" : "", (long long)d->share[i]);
+    return mot_text_get(&text);
+}
+
+static const char *decision_text(MotTrainer *t, int64_t step, const MotDecision *d)
+{
+    MotArena *arena = &t->ctx->arena;
+    const char *device = mot_escape(arena, t->progress.devices[d->rank], 64);
+    long long effective = (long long)step + 1 + MOT_BALANCE_DELAY;
+    switch (d->kind) {
+    case MOT_BALANCE_MOVE:
+        return mot_arena_printf(
+            arena, "%s holds all up: shares %s from step %lld on, to save %.1f of %.1f ms a step",
+            device, shares_text(t, d), effective, d->predicted * 1e3, d->before * 1e3);
+    case MOT_BALANCE_MEASURED:
+        return mot_arena_printf(arena, "the last change saves %.1f ms a step; %.1f were predicted",
+                                d->measured * 1e3, d->predicted * 1e3);
+    case MOT_BALANCE_UNDO:
+        return mot_arena_printf(
+            arena, "the last change saves %.1f ms a step, not %.1f: shares %s from step %lld on",
+            d->measured * 1e3, d->predicted * 1e3, shares_text(t, d), effective);
+    case MOT_BALANCE_LINK:
+        return mot_arena_printf(
+            arena, "%s communicates for %.1f times as long as before; other shares don't help",
+            device, d->factor);
+    default:
+        return mot_arena_printf(arena, "shares %s need more memory than a device has",
+                                shares_text(t, d));
+    }
+}
+
+void mot_balance_after(MotTrainer *t, int64_t step, FILE *log)
+{
+    MotDecision d;
+    mot_balancer_after(&t->balancer, step, t->steps, &d);
+    if (d.kind == MOT_BALANCE_KEEP)
+        return;
+    log_decision(t, step, &d, log);
+    mot_trainer_make_room(t);
+    mot_info(t->ctx, "balance after step %lld: %s", (long long)step + 1,
+             decision_text(t, step, &d));
+}

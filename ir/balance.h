@@ -1,0 +1,53 @@
+/*
+ * Rebalancing: what the ranks of a mesh axis measured in a step, and what is decided from it. The run time asks a MotPolicy after every step and
+ * carries out what it decides; passes/plan/rebalance.h is such a policy. Neither knows the other.
+ */
+#ifndef MOTLEY_IR_BALANCE_H
+#define MOTLEY_IR_BALANCE_H
+
+#include <stdint.h>
+
+enum { MOT_BALANCE_RANKS = 64 };
+/* A decision after step s holds from step s + MOT_BALANCE_DELAY on. */
+enum { MOT_BALANCE_DELAY = 2 };
+
+/* A rank's step in seconds of its device's time; all of it, each part once. */
+typedef struct MotRankTimes {
+    double resizable, other; /* computing, in kernels whose sizes follow the shares and elsewhere */
+    double comm, wait;
+} MotRankTimes;
+
+typedef struct MotStepTimes {
+    int64_t step, steps;  /* its number from 0, and how many there are */
+    uint32_t n;           /* ranks */
+    const int64_t *share; /* [n] in this step */
+    const MotRankTimes *rank;
+    double resize_seconds; /* the change of shares before this step took; 0: there was none */
+} MotStepTimes;
+
+typedef enum MotBalanceKind {
+    MOT_BALANCE_KEEP,     /* nothing to do or say */
+    MOT_BALANCE_MOVE,     /* new shares, because `rank` is the slowest */
+    MOT_BALANCE_MEASURED, /* what the last move gained */
+    MOT_BALANCE_UNDO,     /* it gained too little: the shares before it again */
+    MOT_BALANCE_LINK,     /* a link of `rank` got slower; other shares would not help */
+    MOT_BALANCE_NO_ROOM, /* a move or its undoing that a device has no memory for; never a policy's */
+    MOT_N_BALANCE_KINDS
+} MotBalanceKind;
+
+typedef struct MotDecision {
+    MotBalanceKind kind;
+    uint32_t rank;
+    double
+        factor; /* move: the slowest rank's time to that of the new shares; link: to its own before */
+    int64_t share[MOT_BALANCE_RANKS]; /* move, undo */
+    double before;                    /* move, measured, undo: seconds a step before the move, */
+    double predicted, measured;       /* and what it saves of them; measured: not for a move */
+} MotDecision;
+
+typedef struct MotPolicy {
+    void *self;
+    void (*decide)(void *self, const MotStepTimes *times, MotDecision *out_decision);
+} MotPolicy;
+
+#endif

@@ -1,0 +1,516 @@
+/* Medians of the last steps -> speeds -> shares, and whether they are worth it. */
+#include "passes/plan/rebalance.h"
+
+#include "passes/plan/evaluate.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    HISTORY = 100,  /* steps that are remembered */
+    WARM_UP = 2,    /* steps that are not: first touches of memory */
+    SHORT = 5,      /* steps of the shortest window, and those after which a move is judged */
+    LEAST_OLD = 10, /* steps before a window that a change is told by */
+    STANDING = 30,  /* steps after which ranks are also compared with each other, */
+    LONG = 40,      /* and the longest window for that */
+    PAUSE = 50,     /* steps without a move after one was undone */
+    MOST_MOVES = 2, /* for one change */
+    AGEING = 100    /* steps in which half of an old speed is forgotten */
+};
+/* A move saves at least this part of a step. */
+static const double GAIN = 0.08;
+/* Speeds that differ by less are the same. */
+static const double CHANGE = 1.2;
+/* That a window of noise looks like a change. */
+static const double CHANCE = 2e-7;
+/* A communication is slower from this factor on, if the step is longer by this part for it. */
+static const double SLOW_LINK = 1.5, LINK_PART = 0.05;
+
+typedef struct {
+    double unit;  /* seconds for all of the split work; NaN: not known */
+    double other; /* seconds for what is not split */
+} Speed;
+
+/* A measurement of every rank over the last steps, the newest at [(count - 1) % HISTORY]. */
+typedef struct {
+    double at[HISTORY][MOT_BALANCE_RANKS];
+} Series;
+
+/* A move that is not judged yet. */
+typedef struct {
+    bool is_open;
+    int64_t effective; /* its first step */
+    double before, predicted;
+    double model;                     /* what the model said of the shares before it */
+    int64_t share[MOT_BALANCE_RANKS]; /* those before it */
+} Trial;
+
+struct MotRebalance {
+    const MotSplitWork *work;
+    uint32_t n_work, n;
+    Series unit, other, comm, total; /* total: of all ranks, at [0] */
+    uint32_t n_seen, count, since; /* steps; those remembered; and since the shares last changed */
+    int64_t share[MOT_BALANCE_RANKS];
+    double known[MOT_BALANCE_RANKS]; /* the last unit, NaN: none */
+    int64_t known_at[MOT_BALANCE_RANKS];
+    Trial trial;
+    uint32_t n_moves;                     /* for this change */
+    int64_t moved_at;                     /* step of the last decision to move; -1: none */
+    int64_t paused;                       /* no move before this step */
+    double moved_unit[MOT_BALANCE_RANKS]; /* units at the last move */
+    double resize_seconds;                /* of all changes of shares so far */
+    uint32_t n_resizes;
+    int64_t link_told[MOT_BALANCE_RANKS]; /* up to this step a slow link is no news */
+};
+
+/* ---- Statistics ---- */
+
+static void sort(double *x, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        for (uint32_t k = i; k > 0 && x[k] < x[k - 1]; k--) {
+            double swap = x[k];
+            x[k] = x[k - 1];
+            x[k - 1] = swap;
+        }
+}
+
+/* The value below which `part` of the values lie; NaN of none. Sorts them. */
+static double quantile(double *x, uint32_t n, double part)
+{
+    sort(x, n);
+    return n ? x[(uint32_t)(part * (n - 1))] : NAN;
+}
+
+static double median(double *x, uint32_t n)
+{
+    sort(x, n);
+    return n == 0 ? NAN : 0.5 * (x[(n - 1) / 2] + x[n / 2]);
+}
+
+/* What rank i measured in steps [first, first + n) back from the newest, 0. */
+static uint32_t take(const MotRebalance *b, const Series *s, uint32_t i, uint32_t first, uint32_t n,
+                     double *out)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = first; k < first + n && k < b->count && k < HISTORY; k++) {
+        double x = s->at[(b->count - 1 - k) % HISTORY][i];
+        if (!isnan(x))
+            out[kept++] = x;
+    }
+    return kept;
+}
+
+static double recent(const MotRebalance *b, const Series *s, uint32_t i, uint32_t n)
+{
+    double x[HISTORY];
+    return median(x, take(b, s, i, 0, n, x));
+}
+
+/* ---- The model ---- */
+
+/* The part of the split work that shares give each rank. */
+static void find_parts(const MotRebalance *b, const int64_t *share, double *out_part)
+{
+    int64_t parts[MOT_BALANCE_RANKS];
+    memset(out_part, 0, b->n * sizeof *out_part);
+    for (uint32_t k = 0; k < b->n_work; k++) {
+        mot_share_split(share, b->n, b->work[k].units, parts);
+        for (uint32_t i = 0; i < b->n; i++)
+            out_part[i] += b->work[k].weight * (double)parts[i] / (double)b->work[k].units;
+    }
+}
+
+/* A speed of `age` steps ago, on its way to the others' median. */
+static double age_unit(double unit, int64_t age, double others)
+{
+    double kept = exp2(-(double)age / AGEING);
+    return isnan(unit) ? NAN : exp(kept * log(unit) + (1 - kept) * log(others));
+}
+
+static void find_speeds(const MotRebalance *b, uint32_t window, int64_t step, Speed *out_speed)
+{
+    double units[MOT_BALANCE_RANKS];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        out_speed[i] = (Speed){recent(b, &b->unit, i, window), recent(b, &b->other, i, window)};
+        if (!isnan(out_speed[i].unit))
+            units[n++] = out_speed[i].unit;
+    }
+    double others = median(units, n);
+    for (uint32_t i = 0; i < b->n; i++)
+        if (isnan(out_speed[i].unit))
+            out_speed[i].unit = age_unit(b->known[i], step - b->known_at[i], others);
+}
+
+static double rank_seconds(const Speed *speed, double part)
+{
+    return speed->other + (part > 0 ? speed->unit * part : 0);
+}
+
+/* The slowest rank under these parts. */
+static double predict(const MotRebalance *b, const Speed *speed, const double *part,
+                      uint32_t *out_slowest)
+{
+    double most = -1;
+    *out_slowest = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        double seconds = rank_seconds(&speed[i], part[i]);
+        if (seconds > most) {
+            most = seconds;
+            *out_slowest = i;
+        }
+    }
+    return most;
+}
+
+/* Parts of any size that let all ranks end at once: the least time T with sum max(0, (T - other) / unit) = 1, by bisection. */
+static double level(const MotRebalance *b, const Speed *speed, double most, double *out_part)
+{
+    double low = 0, high = most;
+    for (int k = 0; k < 60; k++) {
+        double time = 0.5 * (low + high), sum = 0;
+        for (uint32_t i = 0; i < b->n; i++) {
+            bool is_known = !isnan(speed[i].unit);
+            out_part[i] = is_known ? fmax(0, (time - speed[i].other) / speed[i].unit) : 0;
+            sum += out_part[i];
+        }
+        *(sum < 1 ? &low : &high) = time;
+    }
+    return high;
+}
+
+/* The integer shares whose slowest rank is fastest, among roundings of the best parts to sums of up to LARGEST_SUM; the least such sum. */
+static double find_shares(const MotRebalance *b, const Speed *speed, double now, int64_t *out_share)
+{
+    enum { LARGEST_SUM = 96, SCALE = 1 << 24 };
+    double part[MOT_BALANCE_RANKS], best = now;
+    int64_t ratio[MOT_BALANCE_RANKS], share[MOT_BALANCE_RANKS];
+    uint32_t slowest;
+    bool is_worth_it = level(b, speed, now, part) <= (1 - GAIN) * now;
+    for (uint32_t i = 0; i < b->n; i++)
+        ratio[i] = (int64_t)(part[i] * SCALE);
+    memcpy(out_share, b->share, b->n * sizeof *share);
+    for (int64_t sum = 1; is_worth_it && sum <= LARGEST_SUM; sum++) {
+        mot_share_split(ratio, b->n, sum, share);
+        find_parts(b, share, part);
+        double seconds = predict(b, speed, part, &slowest);
+        if (seconds < best * 0.999) {
+            best = seconds;
+            memcpy(out_share, share, b->n * sizeof *share);
+        }
+    }
+    return best;
+}
+
+/* ---- What to do ---- */
+
+static bool differ(double a, double b)
+{
+    return a > CHANGE * b || b > CHANGE * a;
+}
+
+/* A rank whose speed is another one than at the last move, or n. */
+static uint32_t find_changed(const MotRebalance *b, const Speed *speed)
+{
+    uint32_t i = 0;
+    while (i < b->n && !differ(speed[i].unit, b->moved_unit[i]))
+        i++;
+    return i;
+}
+
+/* At least m of n, each with chance p. */
+static double binomial_tail(uint32_t m, uint32_t n, double p)
+{
+    double sum = 0;
+    for (uint32_t k = m; k <= n; k++)
+        sum += exp(lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0) + k * log(p) +
+                   (n - k) * log1p(-p));
+    return sum;
+}
+
+/* Values above the level, or below it. */
+static uint32_t count_beyond(const double *x, uint32_t n, double level, bool is_above)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < n; i++)
+        found += is_above ? x[i] > level : x[i] < level;
+    return found;
+}
+
+/*
+ * Whether the rank's speed in the window is another one than before, by a sign test against the level between the two medians. What lay beyond it
+ * before is the noise: how far it was off does not matter, so that a rank which often loses its core for a step has to be slow for longer.
+ */
+static bool has_changed(const MotRebalance *b, uint32_t i, uint32_t window)
+{
+    double now[HISTORY], old[HISTORY];
+    uint32_t n_now = take(b, &b->unit, i, 0, window, now),
+             n_old = take(b, &b->unit, i, window, b->since - window, old);
+    if (n_old < LEAST_OLD || n_now < window)
+        return false;
+    double median_now = median(now, n_now), median_old = median(old, n_old);
+    double level = sqrt(median_now * median_old);
+    bool is_above = median_now > median_old;
+    double p = (count_beyond(old, n_old, level, is_above) + 0.5) / (n_old + 1);
+    return differ(median_now, median_old) &&
+           binomial_tail(count_beyond(now, n_now, level, is_above), n_now, p) < CHANCE;
+}
+
+static bool some_rank_changed(const MotRebalance *b, uint32_t window)
+{
+    uint32_t i = 0;
+    while (i < b->n && !has_changed(b, i, window))
+        i++;
+    return i < b->n;
+}
+
+/* Whether moving would still save something if the slowest rank were as fast as in its best quarter of the window, and the others as slow as in their worst. */
+static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, const double *part,
+                     const Speed *speed)
+{
+    Speed careful[MOT_BALANCE_RANKS];
+    double unit[HISTORY], best[MOT_BALANCE_RANKS];
+    for (uint32_t i = 0; i < b->n; i++) {
+        uint32_t n = take(b, &b->unit, i, 0, window, unit);
+        careful[i] = speed[i];
+        if (n > 0)
+            careful[i].unit = quantile(unit, n, i == slowest ? 0.25 : 0.75);
+    }
+    double now = rank_seconds(&careful[slowest], part[slowest]);
+    return level(b, careful, now, best) <= (1 - GAIN / 2) * now;
+}
+
+/* Whether the last few steps say so too: a change that has just come is not decided on by what was long before. */
+static bool is_still_so(const MotRebalance *b, int64_t step, const int64_t *share)
+{
+    Speed speed[MOT_BALANCE_RANKS];
+    double now[MOT_BALANCE_RANKS], then[MOT_BALANCE_RANKS];
+    uint32_t slowest;
+    find_speeds(b, SHORT, step, speed);
+    find_parts(b, b->share, now);
+    find_parts(b, share, then);
+    return predict(b, speed, then, &slowest) <= (1 - GAIN / 2) * predict(b, speed, now, &slowest);
+}
+
+static bool is_new_change(const MotRebalance *b, const Speed *speed)
+{
+    return b->moved_at < 0 || find_changed(b, speed) < b->n;
+}
+
+static void begin_trial(MotRebalance *b, const MotStepTimes *times, const Speed *speed,
+                        const MotDecision *d)
+{
+    double model = d->predicted * d->factor / (d->factor - 1);
+    b->trial = (Trial){true, times->step + MOT_BALANCE_DELAY, d->before, d->predicted, model, {0}};
+    memcpy(b->trial.share, b->share, sizeof b->share);
+    b->n_moves = is_new_change(b, speed) ? 1 : b->n_moves + 1;
+    b->moved_at = times->step;
+    for (uint32_t i = 0; i < b->n; i++)
+        b->moved_unit[i] = speed[i].unit;
+}
+
+/* Whether a move saves more than it takes, if the speeds stay for as long as since the last one. An unknown cost counts as a step. */
+static bool pays(const MotRebalance *b, const MotStepTimes *times, double gain, double step)
+{
+    double cost = b->n_resizes ? b->resize_seconds / b->n_resizes : step;
+    int64_t left = times->steps - times->step - MOT_BALANCE_DELAY;
+    int64_t expected = b->moved_at < 0 ? left : times->step - b->moved_at;
+    return gain * (double)(expected < left ? expected : left) > cost;
+}
+
+/* A move for what ranks measured in the window, if there is one that is worth it. `is_standing`: they need not have changed. */
+static void look_at(MotRebalance *b, const MotStepTimes *times, uint32_t window, bool is_standing,
+                    MotDecision *out)
+{
+    double part[MOT_BALANCE_RANKS];
+    Speed speed[MOT_BALANCE_RANKS];
+    uint32_t slowest;
+    find_parts(b, b->share, part);
+    find_speeds(b, window, times->step, speed);
+    double now = predict(b, speed, part, &slowest);
+    double best = find_shares(b, speed, now, out->share);
+    if (now - best < GAIN * now)
+        return;
+    if (!(is_standing ? is_still_so(b, times->step, out->share) : some_rank_changed(b, window)) ||
+        !is_clear(b, slowest, window, part, speed) || !pays(b, times, now - best, now) ||
+        (b->n_moves >= MOST_MOVES && !is_new_change(b, speed)))
+        return;
+    out->kind = MOT_BALANCE_MOVE;
+    out->rank = slowest;
+    out->factor = now / best;
+    out->before = recent(b, &b->total, 0, window);
+    out->predicted = now - best;
+    begin_trial(b, times, speed, out);
+}
+
+static void look_for_move(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
+{
+    for (uint32_t window = SHORT; window < LONG && window <= b->since; window *= 2)
+        if (out->kind == MOT_BALANCE_KEEP)
+            look_at(b, times, window, false, out);
+    if (out->kind == MOT_BALANCE_KEEP && b->since >= STANDING)
+        look_at(b, times, b->since < LONG ? b->since : LONG, true, out);
+}
+
+/*
+ * The step after the move against that before, as it would be by now: speeds may drift. One that changed meanwhile makes it no one's
+ * fault.
+ */
+static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
+{
+    Speed speed[MOT_BALANCE_RANKS];
+    double part[MOT_BALANCE_RANKS];
+    uint32_t slowest;
+    find_speeds(b, SHORT, times->step, speed);
+    find_parts(b, b->trial.share, part);
+    double drift = predict(b, speed, part, &slowest) / b->trial.model;
+    out->kind = MOT_BALANCE_MEASURED;
+    out->before = b->trial.before;
+    out->predicted = b->trial.predicted;
+    out->measured = b->trial.before * drift - recent(b, &b->total, 0, SHORT);
+    b->trial.is_open = false;
+    if (memcmp(b->share, b->trial.share, b->n * sizeof *b->share) == 0) {
+        *out = (MotDecision){.kind = MOT_BALANCE_KEEP}; /* it was not carried out */
+        b->paused = times->step + PAUSE;
+        return;
+    }
+    if (out->measured >= 0.5 * out->predicted || find_changed(b, speed) < b->n)
+        return;
+    out->kind = MOT_BALANCE_UNDO;
+    memcpy(out->share, b->trial.share, sizeof out->share);
+    b->paused = times->step + PAUSE;
+    b->n_moves = MOST_MOVES;
+}
+
+/* A rank whose communication takes clearly longer than it did, and the step with it. */
+static void look_for_link(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
+{
+    double most = SLOW_LINK, step = recent(b, &b->total, 0, SHORT);
+    for (uint32_t i = 0; i < b->n && b->since >= STANDING; i++) {
+        double x[HISTORY], old, now;
+        old = median(x, take(b, &b->comm, i, SHORT, LONG - SHORT, x));
+        now = quantile(x, take(b, &b->comm, i, 0, SHORT, x), 0.25);
+        if (times->step < b->link_told[i] || now < most * old || now - old < LINK_PART * step)
+            continue;
+        most = now / old;
+        out->kind = MOT_BALANCE_LINK;
+        out->rank = i;
+        out->factor = most;
+    }
+    /* Its peers see the same link. */
+    for (uint32_t i = 0; i < b->n && out->kind == MOT_BALANCE_LINK; i++)
+        b->link_told[i] = times->step + LONG;
+}
+
+static void record(MotRebalance *b, const MotStepTimes *times)
+{
+    uint32_t at = b->count % HISTORY;
+    double part[MOT_BALANCE_RANKS], total = 0;
+    find_parts(b, times->share, part);
+    for (uint32_t i = 0; i < b->n; i++) {
+        const MotRankTimes *t = &times->rank[i];
+        bool has_work = part[i] > 0 && t->resizable > 0;
+        b->unit.at[at][i] = has_work ? t->resizable / part[i] : NAN;
+        b->other.at[at][i] = t->other;
+        b->comm.at[at][i] = t->comm;
+        total = fmax(total, t->resizable + t->other + t->comm + t->wait);
+    }
+    b->total.at[at][0] = total;
+    b->count++;
+    for (uint32_t i = 0; i < b->n; i++)
+        if (!isnan(b->unit.at[at][i])) {
+            b->known[i] = recent(b, &b->unit, i, SHORT);
+            b->known_at[i] = times->step;
+        }
+}
+
+void mot_rebalance_decide(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
+{
+    *out = (MotDecision){.kind = MOT_BALANCE_KEEP};
+    if (times->resize_seconds > 0) {
+        b->resize_seconds += times->resize_seconds;
+        b->n_resizes++;
+    }
+    if (memcmp(b->share, times->share, b->n * sizeof *b->share) != 0) {
+        memcpy(b->share, times->share, b->n * sizeof *b->share);
+        b->since = 0;
+    }
+    if (++b->n_seen <= WARM_UP)
+        return;
+    record(b, times);
+    b->since++;
+    if (b->trial.is_open) {
+        if (times->step >= b->trial.effective + SHORT - 1)
+            judge(b, times, out);
+        return;
+    }
+    look_for_link(b, times, out);
+    if (out->kind == MOT_BALANCE_KEEP && times->step >= b->paused)
+        look_for_move(b, times, out);
+}
+
+static void decide(void *self, const MotStepTimes *times, MotDecision *out)
+{
+    mot_rebalance_decide(self, times, out);
+}
+
+MotPolicy mot_rebalance_policy(MotRebalance *b)
+{
+    return (MotPolicy){b, decide};
+}
+
+MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, uint32_t n_work, uint32_t n)
+{
+    MotRebalance *b = mot_arena_new(&ctx->arena, MotRebalance);
+    *b = (MotRebalance){.work = work, .n_work = n_work, .n = n, .moved_at = -1};
+    for (uint32_t i = 0; i < n; i++)
+        b->known[i] = NAN;
+    return b;
+}
+
+/* ---- A plan's split work ---- */
+
+typedef MotVec(MotSplitWork) SplitWorks;
+
+static void add_work(MotCtx *ctx, SplitWorks *all, int64_t units, double weight)
+{
+    uint32_t i = 0;
+    while (i < all->n && all->data[i].units != units)
+        i++;
+    if (i == all->n)
+        mot_vec_push(&ctx->arena, all, (MotSplitWork){units, 0});
+    all->data[i].weight += weight;
+}
+
+MotStatus mot_rebalance_find_work(MotCtx *ctx, const MotPlan *plan, const MotSplitWork **out_work,
+                                  uint32_t *out_n)
+{
+    MotCost *cost;
+    MotFactors *factors;
+    SplitWorks all = {0};
+    double sum = 0;
+    const MotGraph *g = plan->graph;
+    if (plan->stages.n != 1 || plan->stages.data[0].mesh.n_axes != 1)
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "shares are rebalanced in plans of one stage with one mesh axis; this one "
+                        "has %u stages, the first with %u axes",
+                        plan->stages.n, plan->stages.data[0].mesh.n_axes);
+    MOT_TRY(mot_cost_of_plan(plan, &cost));
+    MOT_TRY(mot_plan_factors(ctx, g, &factors));
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        MotOpId id = g->body.data[i];
+        int factor = plan->ops[id].factor[0];
+        if (factor < 0 || mot_op_info(mot_graph_op(g, id)->kind)->class == MOT_SINK)
+            continue;
+        double seconds = mot_cost_split(cost, mot_graph_op(g, id), &factors[id], factor);
+        if (seconds > 0)
+            add_work(ctx, &all, factors[id].factor[factor].size, seconds);
+        sum += seconds;
+    }
+    for (uint32_t i = 0; i < all.n; i++)
+        all.data[i].weight /= sum;
+    *out_work = all.data;
+    *out_n = all.n;
+    return MOT_OK;
+}
