@@ -210,29 +210,51 @@ static void print_passes(void)
         printf("  %-12s %s\n", passes[i]->name, passes[i]->summary);
 }
 
-static int help(int argc, char **argv)
+static const MotVerb *find_verb(const char *name)
 {
-    const char *topic = argc > 2 ? argv[2] : "";
-    if (strcmp(topic, "debug") == 0)
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (strcmp(verbs[i]->name, name) == 0)
+            return verbs[i];
+    return NULL;
+}
+
+static int help(const char *topic)
+{
+    const MotVerb *verb = find_verb(topic);
+    if (verb) {
+        print_help(verb);
+    } else if (strcmp(topic, "debug") == 0) {
         print_debug_help();
-    else if (strcmp(topic, "passes") == 0)
+    } else if (strcmp(topic, "passes") == 0) {
         print_passes();
-    else
+    } else if (*topic) {
+        fprintf(stderr, "motley: there is no help about \"%s\": a verb, debug or passes\n", topic);
+        return mot_status_exit_code(MOT_ERR_USAGE);
+    } else {
         print_usage(stdout);
+    }
     return 0;
+}
+
+/* The exit code, once what was printed has arrived. */
+static int finish(int code)
+{
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || code != 0)
+        return code;
+    fprintf(stderr, "motley: the standard output can't be written: %s\n", strerror(errno));
+    return mot_status_exit_code(MOT_ERR_IO);
 }
 
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return help(argc, argv);
-    if (strcmp(name, "--version") == 0)
-        return printf("motley %s\n", MOTLEY_VERSION) < 0;
-    Call call = {.argc = argc - 2, .argv = argv + 2, .talk = MOT_LOG_INFO};
-    for (size_t i = 0; i < N_VERBS; i++)
-        if (strcmp(verbs[i]->name, name) == 0)
-            call.verb = verbs[i];
+        return finish(help(argc > 2 ? argv[2] : ""));
+    if (strcmp(name, "--version") == 0) {
+        printf("motley %s\n", MOTLEY_VERSION);
+        return finish(0);
+    }
+    Call call = {.verb = find_verb(name), .argc = argc - 2, .argv = argv + 2, .talk = MOT_LOG_INFO};
     if (!call.verb) {
         if (*name)
             fprintf(stderr, "motley: there is no verb \"%s\"\n", name);
@@ -241,7 +263,7 @@ int main(int argc, char **argv)
     }
     if (wants_help(&call)) {
         print_help(call.verb);
-        return 0;
+        return finish(0);
     }
     MotCtx ctx;
     mot_ctx_init(&ctx);
@@ -253,9 +275,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "motley: %s\n", mot_text_get(&ctx.error));
     int code = mot_status_exit_code(status);
     mot_ctx_deinit(&ctx);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
-        fprintf(stderr, "motley: the standard output can't be written: %s\n", strerror(errno));
-        code = mot_status_exit_code(MOT_ERR_IO);
-    }
-    return code;
+    return finish(code);
 }

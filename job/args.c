@@ -46,6 +46,20 @@ static void add_value(MotCtx *ctx, MotArgs *args, const char *name, const char *
     mot_vec_push(&ctx->arena, &args->values.data[index], value);
 }
 
+/* As many operands as the verb's usage has words; a word that ends in "..." stands for any number. */
+static MotStatus check_operands(MotCtx *ctx, const MotArgs *args)
+{
+    const char *usage = args->verb->operands;
+    uint32_t most = *usage ? 1 : 0;
+    for (const char *p = usage; *p; p++)
+        most += *p == ' ';
+    if (strstr(usage, "...") || args->operands.n <= most)
+        return MOT_OK;
+    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is one operand too many: motley %s%s%s",
+                    mot_quote(&ctx->arena, args->operands.data[most]), args->verb->name,
+                    *usage ? " " : "", usage);
+}
+
 MotStatus mot_args_parse(MotCtx *ctx, const MotVerb *verb, int argc, char **argv,
                          const MotArgs **out_args)
 {
@@ -83,7 +97,7 @@ MotStatus mot_args_parse(MotCtx *ctx, const MotVerb *verb, int argc, char **argv
         add_value(ctx, args, option->name, value);
     }
     *out_args = args;
-    return MOT_OK;
+    return check_operands(ctx, args);
 }
 
 const char *mot_args_operand(const MotArgs *args, uint32_t i)

@@ -1,4 +1,4 @@
-/* A temporary file beside the target, fsync, rename. */
+/* A temporary file beside the target, fsync, rename. A device or a pipe is not replaced by a file but written to. */
 #include "support/writer.h"
 
 #include <errno.h>
@@ -19,9 +19,13 @@ static MotStatus fail_write(MotWriter *w)
 
 MotStatus mot_writer_open(MotCtx *ctx, const char *path, MotWriter *out_writer)
 {
-    char *temporary = mot_arena_printf(&ctx->arena, "%s.XXXXXX", path);
-    *out_writer = (MotWriter){.ctx = ctx, .path = path, .temporary = temporary};
-    out_writer->fd = mot_fault(ctx->faults, MOT_FAULT_write) ? -1 : mkostemp(temporary, O_CLOEXEC);
+    struct stat st;
+    bool is_file = stat(path, &st) != 0 || S_ISREG(st.st_mode);
+    char *temporary = is_file ? mot_arena_printf(&ctx->arena, "%s.XXXXXX", path) : NULL;
+    *out_writer = (MotWriter){.ctx = ctx, .path = path, .temporary = temporary, .fd = -1};
+    if (!mot_fault(ctx->faults, MOT_FAULT_write))
+        out_writer->fd = temporary ? mkostemp(temporary, O_CLOEXEC)
+                                   : open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (out_writer->fd < 0)
         return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written: %s",
                         strerror(errno));
@@ -47,11 +51,13 @@ MotStatus mot_writer_add(MotWriter *w, const void *data, size_t bytes)
 MotStatus mot_writer_close(MotWriter *w)
 {
     MotFaults *faults = w->ctx->faults;
-    if (fchmod(w->fd, 0644) != 0 || mot_fault(faults, MOT_FAULT_write) || fsync(w->fd) != 0)
+    if (mot_fault(faults, MOT_FAULT_write) ||
+        (w->temporary && (fchmod(w->fd, 0644) != 0 || fsync(w->fd) != 0)))
         return fail_write(w);
     int fd = w->fd;
     w->fd = -1;
-    if (close(fd) != 0 || mot_fault(faults, MOT_FAULT_write) || rename(w->temporary, w->path) != 0)
+    if (close(fd) != 0 || mot_fault(faults, MOT_FAULT_write) ||
+        (w->temporary && rename(w->temporary, w->path) != 0))
         return fail_write(w);
     return MOT_OK;
 }
@@ -61,7 +67,8 @@ void mot_writer_abandon(MotWriter *w)
     if (w->fd >= 0)
         close(w->fd);
     w->fd = -1;
-    unlink(w->temporary);
+    if (w->temporary)
+        unlink(w->temporary);
 }
 
 MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *data, size_t bytes)

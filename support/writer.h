@@ -4,11 +4,14 @@
 
 #include "support/context.h"
 
-/* A file that is written piece by piece and appears under its path, synced, only at mot_writer_close. */
+/*
+ * A file that is written piece by piece and appears under its path, synced, only at mot_writer_close. A path that is a device or a pipe
+ * gets every piece at once.
+ */
 typedef struct MotWriter {
     MotCtx *ctx;
     const char *path;
-    char *temporary;
+    char *temporary; /* NULL: a device or a pipe */
     int fd;
     uint64_t bytes;
 } MotWriter;

@@ -81,6 +81,22 @@ static const char *type_text(MotArena *arena, const MotType *type)
                             mot_shape_text(arena, type->dims, type->rank));
 }
 
+/* What sets the plan's operator apart from that of the same name in the model. */
+static const char *difference(MotArena *arena, const MotType *type, const MotOp *op,
+                              const MotType *other_type, const MotOp *other)
+{
+    if (!mot_type_equal(type, other_type))
+        return mot_arena_printf(arena, "is %s", type_text(arena, other_type));
+    MotText a, b;
+    mot_text_init(&a, arena);
+    mot_text_init(&b, arena);
+    mot_attrs_key(mot_op_info(op->kind)->fields, op->attrs, 0, &a);
+    mot_attrs_key(mot_op_info(op->kind)->fields, other->attrs, 0, &b);
+    bool same = a.n == b.n && memcmp(a.data, b.data, a.n) == 0;
+    return same ? "gets other operands, as other options of loss or optimizer give it"
+                : "has other attributes";
+}
+
 /* Names the operator, and what the plan has in its place. */
 static MotStatus refuse(const MotPlan *from, const MotGraph *g, const MotOp *op)
 {
@@ -93,8 +109,9 @@ static MotStatus refuse(const MotPlan *from, const MotGraph *g, const MotOp *op)
         const MotOp *other = mot_graph_op(from->graph, from->graph->body.data[i]);
         if (other->kind != op->kind || strcmp(mot_choice_node(other), node) != 0)
             continue;
-        mot_note(from->ctx, "in the plan it is %s %s : %s", name, mot_quote(arena, node),
-                 type_text(arena, mot_graph_type(from->graph, other->out[0])));
+        mot_note(from->ctx, "in the plan it %s",
+                 difference(arena, mot_graph_type(g, op->out[0]), op,
+                            mot_graph_type(from->graph, other->out[0]), other));
         break;
     }
     return from->ctx->status;

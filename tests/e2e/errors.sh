@@ -32,6 +32,8 @@ printf 'abc\xff\xfe' >not_utf8
 printf 'short' >short
 : >empty
 mkdir hollow
+mkfifo pipe
+ln -s /dev/full full # a link: what replaces a device by a file must not do so to the machine's
 bytes 30000 0 >tokens.bin
 bytes 1000 377 >tokens_big.bin
 bytes 999 0 >tokens_odd.bin
@@ -87,6 +89,10 @@ done <<'TABLE'
 2|there is no verb "bogus"|bogus
 2|there is no option "--bogus"|import --bogus
 2|usage: motley import|import
+2|"extra" is one operand too many: motley import MODEL|import $MLP extra
+2|"extra" is one operand too many: motley probe|probe extra
+0||help train
+2|there is no help about "bogus"|help bogus
 1|No such file|import nofile.onnx
 1|is a folder|import /
 2|symbolic dim|import $GPT
@@ -105,6 +111,8 @@ done <<'TABLE'
 2|is given twice|run $GPT $IN $IN
 2|the model has no such output|run $GPT $IN --output foo=o.npy
 1|can't be written|run $GPT $IN --output logits=nofolder/o.npy
+1|full: can't be written: No space left|run $GPT $IN --output logits=full
+1|hollow: can't be written|run $GPT $IN --output logits=hollow
 0||run $GPT $IN --output logits=o.npy
 
 2|--loss is needed|grad $GPT $IN --grads grads
@@ -188,6 +196,15 @@ done <<'TABLE'
 3||sample kept --dim batch=0
 2|does not know the character|sample kept --dim batch=1 --prompt Z
 TABLE
+
+# What is written to a pipe arrives there, and it stays a pipe.
+timeout 20 cat pipe >received &
+expect 0 '' "$MOTLEY" run "$GPT" --input "input_ids=$fixtures/input_ids.npy" --output logits=pipe
+expect 0 '' wait $!
+expect 0 '' cmp received o.npy
+expect 0 '' test -p pipe
+expect 1 "the standard output can't be written" bash -c '"$MOTLEY" help >/dev/full'
+expect 1 "the standard output can't be written" bash -c '"$MOTLEY" import --help >/dev/full'
 
 expect 2 'MOTLEY_STOP="bogus" is not understood' env MOTLEY_STOP=bogus "$MOTLEY" import "$GPT" --dim batch=2
 expect 2 'MOTLEY_RANKS="bogus" is not understood' env MOTLEY_RANKS=bogus "$MOTLEY" import "$GPT" --dim batch=2

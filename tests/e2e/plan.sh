@@ -73,6 +73,8 @@ check "so does grad" [ "$(loss "$model")" = "$(loss "$work/gpt.plan")" ]
 check "another batch is refused" refused 5 'no input "input_ids" : i64[4x16]' train d "$work/gpt.plan" --dim batch=4
 check "the cause is named" has_all "$work/out" 'made with "--dim=batch=8"'
 check "another optimizer is refused" refused 5 'no adam' train d "$work/gpt.plan" --optimizer adamw:lr=0.003,wd=0.5,clip=1.0
+check "what sets the update apart is told" has_all "$work/out" 'in the plan it has other attributes'
+check "no clipping is another graph" refused 5 'in the plan it gets other operands' train d "$work/gpt.plan" --optimizer adamw:lr=0.003
 check "another model is refused" refused 5 'another graph' train d models/gpt_tanh_manual_ts13_opt_dynamic.onnx --plan "$work/gpt.plan"
 check "its content is named" has_all "$work/out" 'whose content was another'
 check "a model without the plan's dims says where they come from" refused 2 'options of the plan' \
