@@ -195,7 +195,8 @@ static void batch_section(Batcher *b, MotSection section)
             mot_vec_push(&p->ctx->arena, &b->out, *ins);
     }
     flush(b);
-    memcpy(p->section[section].data, b->out.data, b->out.n * sizeof *b->out.data);
+    if (b->out.n)
+        memcpy(p->section[section].data, b->out.data, b->out.n * sizeof *b->out.data);
     p->section[section].n = b->out.n;
 }
 
