@@ -130,10 +130,15 @@ LLVMValueRef mot_llvm_reduce_lanes(MotLlvm *l, LLVMValueRef vector,
 LLVMValueRef mot_llvm_fmax(MotLlvm *l, LLVMValueRef a,
                            LLVMValueRef b); /* ops.def's max: NaN in, NaN out */
 
-/* ---- llvm_math.c: the scalar functions, on vectors ---- */
+/* ---- llvm_row.c: pointwise rows ---- */
 
 /* A pointwise row or CAST on operands of `from`; the result has dtype `to`. */
 LLVMValueRef mot_llvm_op(MotLlvm *l, MotOpKind op, MotDtype from, MotDtype to, LLVMValueRef *arg);
+
+/* ---- llvm_math.c: the functions of numbers, on vectors ---- */
+
+/* The function whose name has these n letters, as expressions of ir/ops.def call it. */
+LLVMValueRef mot_llvm_function(MotLlvm *l, const char *name, size_t n, LLVMValueRef *arg);
 LLVMValueRef mot_llvm_exp(MotLlvm *l, LLVMValueRef x); /* exactly 0 below -87.3: no denormals */
 LLVMValueRef mot_llvm_log(MotLlvm *l, LLVMValueRef x);
 

@@ -1,5 +1,5 @@
 /*
- * LLVM IR: pointwise rows on vectors of lanes. Own polynomials, fitted to the smallest weighted error by reweighted least squares.
+ * LLVM IR: functions of numbers, on vectors of lanes. Own polynomials, fitted to the smallest weighted error by reweighted least squares.
  * Largest errors in ulp of f32, measured over the whole range by tests/unit/test_llvm_math.c:
  *
  *     exp 0.97, log 0.5, tanh 1.2, erf 1.2, sigmoid 2.2, rsqrt 1.5, sin and cos 0.5 (|x| <= 1e5), pow 0.5
@@ -10,6 +10,7 @@
 #include "codegen/llvm.h"
 
 #include <math.h>
+#include <string.h>
 
 /* exp(r) = 1 + r + r^2 P(r), |r| <= ln(2) / 2. */
 static const double exp_p[] = {4.999999345e-01, 1.666652064e-01, 4.166838793e-02, 8.368715412e-03,
@@ -276,99 +277,25 @@ static LLVMValueRef cos_f64(MotLlvm *l, LLVMValueRef x)
     return wave_f64(l, x, 1);
 }
 
-/* ---- One rule a row: operands of dtype `from` ---- */
+/* ---- The functions that expressions of ir/ops.def may call ---- */
 
-typedef LLVMValueRef (*OpRule)(MotLlvm *l, MotDtype from, LLVMValueRef *arg);
-
-static bool is_float(MotDtype dtype)
+static LLVMValueRef exp_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    return mot_dtype_class(dtype) == MOT_CLASS_FLOAT;
-}
-
-static bool is_unsigned(MotDtype dtype)
-{
-    return dtype == MOT_U8 || dtype == MOT_BOOL;
-}
-
-static LLVMValueRef zero_like(LLVMValueRef x)
-{
-    return LLVMConstNull(LLVMTypeOf(x));
-}
-
-static LLVMValueRef op_neg(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    return is_float(from) ? LLVMBuildFNeg(l->b, arg[0], "") : LLVMBuildNeg(l->b, arg[0], "");
-}
-
-static LLVMValueRef compare(MotLlvm *l, MotDtype from, LLVMValueRef a, LLVMValueRef b,
-                            LLVMRealPredicate real, LLVMIntPredicate with_sign,
-                            LLVMIntPredicate without)
-{
-    return is_float(from) ? LLVMBuildFCmp(l->b, real, a, b, "")
-                          : LLVMBuildICmp(l->b, is_unsigned(from) ? without : with_sign, a, b, "");
-}
-
-static LLVMValueRef op_lt(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    return compare(l, from, arg[0], arg[1], LLVMRealOLT, LLVMIntSLT, LLVMIntULT);
-}
-
-static LLVMValueRef op_le(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    return compare(l, from, arg[0], arg[1], LLVMRealOLE, LLVMIntSLE, LLVMIntULE);
-}
-
-static LLVMValueRef op_eq(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    return compare(l, from, arg[0], arg[1], LLVMRealOEQ, LLVMIntEQ, LLVMIntEQ);
-}
-
-static LLVMValueRef op_abs(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    if (is_float(from))
-        return fabs_of(l, arg[0]);
-    LLVMValueRef pair[] = {arg[0], zero_like(arg[0])};
-    return mot_llvm_select(l, op_lt(l, from, pair), LLVMBuildNeg(l->b, arg[0], ""), arg[0]);
-}
-
-static LLVMValueRef op_sign(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    LLVMTypeRef type = LLVMTypeOf(arg[0]);
-    LLVMValueRef zero = zero_like(arg[0]), below[] = {arg[0], zero}, above[] = {zero, arg[0]};
-    LLVMValueRef negative = op_lt(l, from, below), positive = op_lt(l, from, above);
-    if (is_float(from))
-        return LLVMBuildFSub(l->b, LLVMBuildUIToFP(l->b, positive, type, ""),
-                             LLVMBuildUIToFP(l->b, negative, type, ""), "");
-    return LLVMBuildSub(l->b, LLVMBuildZExt(l->b, positive, type, ""),
-                        LLVMBuildZExt(l->b, negative, type, ""), "");
-}
-
-static LLVMValueRef op_exp(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    (void)from;
     return mot_llvm_exp(l, arg[0]);
 }
 
-static LLVMValueRef op_log(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+static LLVMValueRef log_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    (void)from;
     return mot_llvm_log(l, arg[0]);
 }
 
-static LLVMValueRef op_sqrt(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+static LLVMValueRef sqrt_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    (void)from;
     return call_1(l, "llvm.sqrt", arg[0]);
 }
 
-static LLVMValueRef op_rsqrt(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+static LLVMValueRef tanh_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    return divide(l, number(l, arg[0], 1), op_sqrt(l, from, arg));
-}
-
-static LLVMValueRef op_tanh(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    (void)from;
     LLVMValueRef x = arg[0], t = fabs_of(l, x), one = number(l, x, 1), z = mot_llvm_fmul(l, x, x);
     LLVMValueRef near = mot_llvm_fmul(l, mot_llvm_fmul(l, z, x), HORNER(l, z, tanh_p));
     near = mot_llvm_fadd(l, near, x);
@@ -377,9 +304,8 @@ static LLVMValueRef op_tanh(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
     return mot_llvm_select(l, is_less(l, t, number(l, x, 0.625)), near, copy_sign(l, far, x));
 }
 
-static LLVMValueRef op_erf(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+static LLVMValueRef erf_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    (void)from;
     LLVMValueRef x = arg[0], t = clamp(l, fabs_of(l, x), 0, 4), one = number(l, x, 1);
     LLVMValueRef near = mot_llvm_fmul(l, x, HORNER(l, mot_llvm_fmul(l, x, x), erf_p));
     near = mot_llvm_fadd(l, near, x);
@@ -388,129 +314,29 @@ static LLVMValueRef op_erf(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
     return mot_llvm_select(l, is_less(l, t, number(l, x, 0.93)), near, copy_sign(l, far, x));
 }
 
-static LLVMValueRef op_sigmoid(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+static LLVMValueRef sin_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    (void)from;
-    LLVMValueRef e = mot_llvm_exp(l, LLVMBuildFNeg(l->b, arg[0], "")), one = number(l, e, 1);
-    return divide(l, one, mot_llvm_fadd(l, one, e));
-}
-
-static LLVMValueRef op_sin(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    (void)from;
     return in_f64(l, sin_f64, arg[0]);
 }
 
-static LLVMValueRef op_cos(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+static LLVMValueRef cos_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    (void)from;
     return in_f64(l, cos_f64, arg[0]);
 }
 
-static LLVMValueRef op_floor(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+static LLVMValueRef floor_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    (void)from;
     return call_1(l, "llvm.floor", arg[0]);
 }
 
-static LLVMValueRef op_ceil(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+static LLVMValueRef ceil_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    (void)from;
     return call_1(l, "llvm.ceil", arg[0]);
 }
 
-static LLVMValueRef op_relu(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
+static LLVMValueRef pow_of(MotLlvm *l, LLVMValueRef *arg)
 {
-    (void)from;
-    LLVMValueRef zero = zero_like(arg[0]);
-    return mot_llvm_select(l, LLVMBuildFCmp(l->b, LLVMRealUGT, arg[0], zero, ""), arg[0], zero);
-}
-
-static LLVMValueRef op_not(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    (void)from;
-    return LLVMBuildNot(l->b, arg[0], "");
-}
-
-static LLVMValueRef op_accumulate(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    (void)l;
-    (void)from;
-    return arg[0];
-}
-
-static LLVMValueRef op_add(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    return is_float(from) ? mot_llvm_fadd(l, arg[0], arg[1])
-                          : LLVMBuildAdd(l->b, arg[0], arg[1], "");
-}
-
-static LLVMValueRef op_sub(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    return is_float(from) ? mot_llvm_fsub(l, arg[0], arg[1])
-                          : LLVMBuildSub(l->b, arg[0], arg[1], "");
-}
-
-static LLVMValueRef op_mul(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    return is_float(from) ? mot_llvm_fmul(l, arg[0], arg[1])
-                          : LLVMBuildMul(l->b, arg[0], arg[1], "");
-}
-
-/*
- * Integers in i64, where -1 as the divisor can't overflow but for the least one, which wraps, as -1 is a negation. A divisor of 0,
- * which the reference refuses, counts as 1: lanes that are off have it.
- */
-static LLVMValueRef divide_int(MotLlvm *l, LLVMValueRef a, LLVMValueRef b, bool wants_rest)
-{
-    LLVMTypeRef type = element_of(a);
-    LLVMValueRef one = mot_llvm_splat_int(l, type, 1), minus_one = mot_llvm_splat_int(l, type, -1);
-    LLVMValueRef is_zero = LLVMBuildICmp(l->b, LLVMIntEQ, b, zero_like(b), "");
-    LLVMValueRef is_negation = LLVMBuildICmp(l->b, LLVMIntEQ, b, minus_one, "");
-    LLVMValueRef safe = mot_llvm_select(l, LLVMBuildOr(l->b, is_zero, is_negation, ""), one, b);
-    if (wants_rest)
-        return LLVMBuildSRem(l->b, a, safe, "");
-    return mot_llvm_select(l, is_negation, LLVMBuildNeg(l->b, a, ""),
-                           LLVMBuildSDiv(l->b, a, safe, ""));
-}
-
-static LLVMValueRef widen_int(MotLlvm *l, MotDtype from, LLVMValueRef x)
-{
-    LLVMTypeRef wide = mot_llvm_vector(l, l->i64);
-    return from == MOT_I64     ? x
-           : is_unsigned(from) ? LLVMBuildZExt(l->b, x, wide, "")
-                               : LLVMBuildSExt(l->b, x, wide, "");
-}
-
-static LLVMValueRef narrow_int(MotLlvm *l, MotDtype to, LLVMValueRef x)
-{
-    return to == MOT_I64 ? x
-                         : LLVMBuildTrunc(l->b, x, mot_llvm_vector(l, mot_llvm_type(l, to)), "");
-}
-
-static LLVMValueRef op_div(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    if (is_float(from))
-        return divide(l, arg[0], arg[1]);
-    LLVMValueRef a = widen_int(l, from, arg[0]), b = widen_int(l, from, arg[1]);
-    return narrow_int(l, from, divide_int(l, a, b, false));
-}
-
-static LLVMValueRef op_mod(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    LLVMValueRef a = widen_int(l, from, arg[0]), b = widen_int(l, from, arg[1]);
-    LLVMValueRef rest = divide_int(l, a, b, true), zero = zero_like(rest);
-    /* The rest has the sign of a; the result that of b. */
-    LLVMValueRef differs =
-        LLVMBuildICmp(l->b, LLVMIntSLT, LLVMBuildXor(l->b, rest, b, ""), zero, "");
-    LLVMValueRef is_some = LLVMBuildICmp(l->b, LLVMIntNE, rest, zero, "");
-    LLVMValueRef wraps = LLVMBuildAnd(l->b, differs, is_some, "");
-    return narrow_int(l, from, mot_llvm_select(l, wraps, LLVMBuildAdd(l->b, rest, b, ""), rest));
-}
-
-static LLVMValueRef op_pow(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    if (from == MOT_F64)
+    if (element_of(arg[0]) == l->f64)
         return pow_f64(l, arg[0], arg[1]);
     LLVMTypeRef wide = mot_llvm_vector(l, l->f64);
     LLVMValueRef y =
@@ -518,71 +344,18 @@ static LLVMValueRef op_pow(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
     return LLVMBuildFPTrunc(l->b, y, LLVMTypeOf(arg[0]), "");
 }
 
-static LLVMValueRef op_max(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    if (is_float(from))
-        return mot_llvm_fmax(l, arg[0], arg[1]);
-    return mot_llvm_select(l, op_lt(l, from, arg), arg[1], arg[0]);
-}
-
-static LLVMValueRef op_min(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    LLVMValueRef is_less_than = op_lt(l, from, arg);
-    if (is_float(from))
-        is_less_than = LLVMBuildOr(l->b, is_less_than,
-                                   LLVMBuildFCmp(l->b, LLVMRealUNO, arg[0], arg[0], ""), "");
-    return mot_llvm_select(l, is_less_than, arg[0], arg[1]);
-}
-
-static LLVMValueRef op_and(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    (void)from;
-    return LLVMBuildAnd(l->b, arg[0], arg[1], "");
-}
-
-static LLVMValueRef op_or(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    (void)from;
-    return LLVMBuildOr(l->b, arg[0], arg[1], "");
-}
-
-static LLVMValueRef op_xor(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    (void)from;
-    return LLVMBuildXor(l->b, arg[0], arg[1], "");
-}
-
-static LLVMValueRef op_select(MotLlvm *l, MotDtype from, LLVMValueRef *arg)
-{
-    (void)from;
-    return mot_llvm_select(l, arg[0], arg[1], arg[2]);
-}
-
-static const OpRule rules[MOT_N_OPS] = {
-#define POINTWISE(id, name, arity, classes, result, expression) [MOT_OP_##id] = op_##name,
-#include "ir/ops.def"
+static const struct {
+    const char *name;
+    LLVMValueRef (*print)(MotLlvm *l, LLVMValueRef *arg);
+} functions[] = {
+    {"exp", exp_of}, {"log", log_of}, {"sqrt", sqrt_of},   {"tanh", tanh_of}, {"erf", erf_of},
+    {"sin", sin_of}, {"cos", cos_of}, {"floor", floor_of}, {"ceil", ceil_of}, {"pow", pow_of},
 };
 
-static LLVMValueRef cast(MotLlvm *l, MotDtype from, MotDtype to, LLVMValueRef x)
+LLVMValueRef mot_llvm_function(MotLlvm *l, const char *name, size_t n, LLVMValueRef *arg)
 {
-    LLVMTypeRef type = mot_llvm_vector(l, mot_llvm_type(l, to));
-    if (from == to)
-        return x;
-    if (to == MOT_BOOL)
-        return is_float(from) ? LLVMBuildFCmp(l->b, LLVMRealUNE, x, zero_like(x), "")
-                              : LLVMBuildICmp(l->b, LLVMIntNE, x, zero_like(x), "");
-    if (is_float(from) && is_float(to))
-        return to == MOT_F64 ? LLVMBuildFPExt(l->b, x, type, "")
-                             : LLVMBuildFPTrunc(l->b, x, type, "");
-    if (is_float(from))
-        return LLVMBuildFreeze(l->b, LLVMBuildFPToSI(l->b, x, type, ""), "");
-    if (is_float(to))
-        return is_unsigned(from) ? LLVMBuildUIToFP(l->b, x, type, "")
-                                 : LLVMBuildSIToFP(l->b, x, type, "");
-    return narrow_int(l, to, widen_int(l, from, x));
-}
-
-LLVMValueRef mot_llvm_op(MotLlvm *l, MotOpKind op, MotDtype from, MotDtype to, LLVMValueRef *arg)
-{
-    return op == MOT_OP_CAST ? cast(l, from, to, arg[0]) : rules[op](l, from, arg);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (strlen(functions[i].name) == n && memcmp(functions[i].name, name, n) == 0)
+            return functions[i].print(l, arg);
+    mot_bug(__FILE__, __LINE__, "an expression of ir/ops.def calls a function that is not here");
 }
