@@ -546,7 +546,7 @@ static void planning_is_deterministic(void **state)
 }
 
 /*
- * What is predicted is what binding the lowered program lays out, within 5 %, and 3 % for what kernels read that are held back while a
+ * What is predicted is what binding the lowered program lays out, within 5 %, and 10 % for what kernels read that are held back while a
  * collective travels (passes/lower/delay.h).
  */
 static void lowered_plans_keep_the_predicted_memory(void **state)
@@ -564,7 +564,7 @@ static void lowered_plans_keep_the_predicted_memory(void **state)
             MotBinding binding;
             assert_ok(ctx, mot_program_bind(ctx, pipeline->stages.data[0], device, &binding));
             double ratio = (double)binding.arena_bytes / plan->devices[device].memory;
-            if (ratio < 0.95 || ratio > 1.08)
+            if (ratio < 0.95 || ratio > 1.15)
                 fail_msg("device %u: %.3f of the prediction", device, ratio);
         }
     }
