@@ -19,6 +19,7 @@ static const MotCudaShape *const shapes[MOT_N_SHAPES] = {
     [MOT_SHAPE_COLUMN] = &mot_cuda_points_shape,
     [MOT_SHAPE_CONTRACT] = &mot_cuda_contract,
     [MOT_SHAPE_SCATTER] = &mot_cuda_scatter,
+    [MOT_SHAPE_ROWS] = &mot_cuda_rows,
     [MOT_SHAPE_ATTENTION] = &mot_cuda_attention,
     [MOT_SHAPE_ATTENTION_GRAD] = &mot_cuda_attention_grad,
 };

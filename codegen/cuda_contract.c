@@ -136,7 +136,7 @@ static void print_scatter(MotCuda *c)
     mot_cuda_open(c, "for (long long i%d = 0; i%d < %s; i%d++)", INDEX, INDEX,
                   mot_cuda_extent(c, c->nest->loop[INDEX].extent), INDEX);
     mot_cuda_line(c, "const long long row = b%u[%s];", s->index.buf,
-                  mot_cuda_loops_place(c, &s->index, INDEX, N_LOOPS));
+                  mot_cuda_loops_place(c, &s->index, 0, N_LOOPS));
     mot_cuda_line(c, "if (row >= 0 && row < %s)", size);
     mot_cuda_line(c, "    column[row * %s] += b%u[%s];", stride, s->update.buf,
                   mot_cuda_loops_place(c, &s->update, 0, N_LOOPS));

@@ -69,6 +69,6 @@ typedef struct MotCudaShape {
     void (*print)(MotCuda *c); /* the body */
 } MotCudaShape;
 extern const MotCudaShape mot_cuda_points_shape, mot_cuda_row, mot_cuda_contract, mot_cuda_scatter,
-    mot_cuda_attention, mot_cuda_attention_grad;
+    mot_cuda_rows, mot_cuda_attention, mot_cuda_attention_grad;
 
 #endif

@@ -12,6 +12,7 @@
  *   COLUMN          the same; lanes: the last kept loop, so that reducing needs no horizontal step
  *   CONTRACT        kept: matrices of a batch; reduced: matrices summed into one; `contract` says the GEMM
  *   SCATTER         kept: dims before the axis, then dims after it; reduced: index dims; `scatter`
+ *   ROWS            kept: rows; `rows`: a service is called for each
  *   ATTENTION(_GRAD) none; `attention`
  *
  * A result may lie over an operand of which every load has the access of its store: loads of a point come before its stores, and what
@@ -118,6 +119,16 @@ typedef struct MotScatter {
     MotExtent size, axis_stride;     /* of the result along the axis */
 } MotScatter;
 
+/* The op, one of top_k, scatter_mean, pack and unpack, for each row. Buffers in the order of operands and results. */
+typedef struct MotRows {
+    MotOpKind op;
+    int64_t n, k, parts; /* as the service `row` has them (support/image.h) */
+    const char *wire;
+    uint32_t buf[3];
+    MotDtype dtype[3];
+    int64_t step[3]; /* elements from a row to the next */
+} MotRows;
+
 /* Dense q[B,T,H,D], k[B,S,G,D], v[B,S,G,E], out[B,T,H,E], lse[B,H,T]; gradients alike. Buffers by the order in ops.def. */
 typedef struct MotAttention {
     MotExtent B, T, H, D, S, G, E;
@@ -134,6 +145,7 @@ typedef enum MotShape {
     MOT_SHAPE_COLUMN,
     MOT_SHAPE_CONTRACT,
     MOT_SHAPE_SCATTER,
+    MOT_SHAPE_ROWS,
     MOT_SHAPE_ATTENTION,
     MOT_SHAPE_ATTENTION_GRAD,
     MOT_N_SHAPES
@@ -151,6 +163,7 @@ typedef struct MotNest {
     union {
         MotContract contract;
         MotScatter scatter;
+        MotRows rows;
         MotAttention attention;
     };
 } MotNest;

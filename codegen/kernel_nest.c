@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-const char *const mot_shape_names[] = {"pointwise", "row",       "column",        "contract",
-                                       "scatter",   "attention", "attention_grad"};
+const char *const mot_shape_names[] = {"pointwise", "row",  "column",    "contract",
+                                       "scatter",   "rows", "attention", "attention_grad"};
 
 MotExtent mot_extent_make(int64_t dim)
 {

@@ -1,5 +1,5 @@
 /*
- * Ops with a nest of their own: contractions that are GEMMs, scatter_add, attention and its gradient.
+ * Ops with a nest of their own: contractions that are GEMMs, scatter_add, rows of few entries, attention and its gradient.
  *
  * A contraction's letters fall into four classes by where they occur: batch (both operands and the result), m (the first operand and
  * the result), n (the second and the result), k (both operands). Letters of a class that lie behind each other in both tensors are
@@ -10,12 +10,6 @@
 #include "codegen/kernel_dag.h"
 
 #include <string.h>
-
-bool mot_op_has_nest(const MotOp *op)
-{
-    return op->kind == MOT_OP_CONTRACT || op->kind == MOT_OP_SCATTER_ADD ||
-           op->kind == MOT_OP_ATTENTION || op->kind == MOT_OP_ATTENTION_GRAD;
-}
 
 /* ---- Contract ---- */
 
@@ -250,26 +244,28 @@ static MotNest *make_scatter(MotCtx *ctx, const MotGraph *g, const MotOp *op,
         return NULL;
     }
     int axis = (int)mot_attrs(op, scatter)->axis;
+    bool is_batched = mot_attrs(op, scatter)->batched;
     MotNest *nest = mot_nest_make(ctx, MOT_SHAPE_SCATTER);
     MotExtent pre = multiply_dims(result, 0, axis),
               post = multiply_dims(result, axis + 1, result->rank);
-    MotExtent n = multiply_dims(index, 0, index->rank), one = {.factor = 1};
+    MotExtent n = multiply_dims(index, is_batched ? axis : 0, index->rank), one = {.factor = 1};
     mot_nest_add_loop(ctx, nest, pre);
     mot_nest_add_loop(ctx, nest, post);
     mot_nest_add_loop(ctx, nest, n);
     nest->n_kept = 2;
     nest->lane_loop = 1;
     MotExtent size = mot_extent_make(result->dims[axis]);
-    nest->scatter = (MotScatter){
-        .index = {.buf = buf_of[op->in[0]] - 1, .dtype = index->dtype, .stride = {{0}, {0}, one}},
-        .update = {.buf = buf_of[op->in[1]] - 1,
-                   .dtype = update->dtype,
-                   .stride = {mot_extent_mul(n, post), one, post}},
-        .result = {.buf = buf_of[op->out[0]] - 1,
-                   .dtype = result->dtype,
-                   .stride = {mot_extent_mul(size, post), one}},
-        .size = size,
-        .axis_stride = post};
+    nest->scatter = (MotScatter){.index = {.buf = buf_of[op->in[0]] - 1,
+                                           .dtype = index->dtype,
+                                           .stride = {is_batched ? n : (MotExtent){0}, {0}, one}},
+                                 .update = {.buf = buf_of[op->in[1]] - 1,
+                                            .dtype = update->dtype,
+                                            .stride = {mot_extent_mul(n, post), one, post}},
+                                 .result = {.buf = buf_of[op->out[0]] - 1,
+                                            .dtype = result->dtype,
+                                            .stride = {mot_extent_mul(size, post), one}},
+                                 .size = size,
+                                 .axis_stride = post};
     return nest;
 }
 
@@ -310,11 +306,52 @@ static MotNest *make_attention(MotCtx *ctx, const MotGraph *g, const MotOp *op,
     return nest;
 }
 
+/* ---- Rows of which few entries count ---- */
+
+static MotNest *make_rows(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
+{
+    const MotType *first = mot_graph_type(g, op->in[0]), *last;
+    MotNest *nest = mot_nest_make(ctx, MOT_SHAPE_ROWS);
+    MotRows *r = &nest->rows;
+    bool is_mean = op->kind == MOT_OP_SCATTER_MEAN;
+    last = mot_graph_type(g, op->out[op->n_out - 1]);
+    mot_nest_add_loop(ctx, nest, multiply_dims(last, 0, last->rank - 1));
+    nest->n_kept = 1;
+    *r = (MotRows){.op = op->kind, .parts = first->dims[0]};
+    for (uint32_t i = 0; i < 3; i++) {
+        MotValue v = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
+        const MotType *type = mot_graph_type(g, v);
+        r->buf[i] = buf_of[v] - 1;
+        r->dtype[i] = type->dtype;
+        r->step[i] = type->dims[type->rank - 1];
+        if (type->dtype == MOT_F64 || r->step[i] < 0 || (is_mean && r->parts < 0)) {
+            mot_fail(ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(g, op),
+                     "no kernel shape covers this %s: it needs whole rows of f32",
+                     mot_op_info(op->kind)->name);
+            return NULL;
+        }
+    }
+    bool is_wire = op->kind == MOT_OP_PACK || op->kind == MOT_OP_UNPACK;
+    r->wire = is_wire ? mot_attrs(op, wire)->wire : NULL;
+    r->n = is_wire ? mot_attrs(op, wire)->size : is_mean ? r->step[2] : r->step[0];
+    r->k = is_wire ? mot_attrs(op, wire)->k : is_mean ? r->step[0] : r->step[1];
+    return nest;
+}
+
+static MotNest *(*const makers[MOT_N_OPS])(MotCtx *, const MotGraph *, const MotOp *,
+                                           const uint32_t *) = {
+    [MOT_OP_CONTRACT] = make_contract,   [MOT_OP_SCATTER_ADD] = make_scatter,
+    [MOT_OP_TOP_K] = make_rows,          [MOT_OP_SCATTER_MEAN] = make_rows,
+    [MOT_OP_PACK] = make_rows,           [MOT_OP_UNPACK] = make_rows,
+    [MOT_OP_ATTENTION] = make_attention, [MOT_OP_ATTENTION_GRAD] = make_attention,
+};
+
+bool mot_op_has_nest(const MotOp *op)
+{
+    return makers[op->kind] != NULL;
+}
+
 MotNest *mot_nest_of_op(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of)
 {
-    if (op->kind == MOT_OP_CONTRACT)
-        return make_contract(ctx, g, op, buf_of);
-    if (op->kind == MOT_OP_SCATTER_ADD)
-        return make_scatter(ctx, g, op, buf_of);
-    return make_attention(ctx, g, op, buf_of);
+    return makers[op->kind](ctx, g, op, buf_of);
 }

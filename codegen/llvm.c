@@ -10,6 +10,7 @@ static const MotLlvmShape *const shapes[MOT_N_SHAPES] = {
     [MOT_SHAPE_COLUMN] = &mot_llvm_column,
     [MOT_SHAPE_CONTRACT] = &mot_llvm_contract,
     [MOT_SHAPE_SCATTER] = &mot_llvm_scatter_add,
+    [MOT_SHAPE_ROWS] = &mot_llvm_rows,
     [MOT_SHAPE_ATTENTION] = &mot_llvm_attention,
     [MOT_SHAPE_ATTENTION_GRAD] = &mot_llvm_attention_grad};
 
@@ -212,6 +213,25 @@ void mot_llvm_gemm(MotLlvm *l, const MotLlvmGemm *g)
                                  g->ldc};
     enum { SGEMM = offsetof(MotServices, sgemm) / sizeof(void *) };
     call_service(l, SGEMM, LLVMFunctionType(l->nothing, types, N_ARGS, false), args, N_ARGS);
+}
+
+void mot_llvm_row_service(MotLlvm *l, const MotLlvmRow *r)
+{
+    enum { N_ARGS = 11, ROW = offsetof(MotServices, row) / sizeof(void *) };
+    LLVMTypeRef types[N_ARGS] = {l->ptr, l->i64, l->i64, l->i64, l->i64, l->i64,
+                                 l->i64, l->i64, l->ptr, l->ptr, l->ptr};
+    LLVMValueRef args[N_ARGS] = {l->services,
+                                 mot_llvm_int(l, r->kind),
+                                 mot_llvm_int(l, r->wire),
+                                 mot_llvm_int(l, r->n),
+                                 mot_llvm_int(l, r->k),
+                                 mot_llvm_int(l, r->parts),
+                                 r->stride,
+                                 r->row,
+                                 r->at[0],
+                                 r->at[1],
+                                 r->at[2]};
+    call_service(l, ROW, LLVMFunctionType(l->nothing, types, N_ARGS, false), args, N_ARGS);
 }
 
 void mot_llvm_report_index(MotLlvm *l, LLVMValueRef index)

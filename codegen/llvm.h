@@ -89,6 +89,12 @@ void mot_llvm_gemm(MotLlvm *l, const MotLlvmGemm *g);
 /* The same where k runs over the list of the nest's contraction: llvm_listed.c. */
 void mot_llvm_listed_gemm(MotLlvm *l, const MotLlvmGemm *g);
 LLVMValueRef mot_llvm_listed_scratch(MotLlvm *l);
+/* The row service of MotServices. */
+typedef struct MotLlvmRow {
+    int64_t kind, wire, n, k, parts;
+    LLVMValueRef stride, row, at[3];
+} MotLlvmRow;
+void mot_llvm_row_service(MotLlvm *l, const MotLlvmRow *r);
 /* Tells the runtime of an index outside of its table. */
 void mot_llvm_report_index(MotLlvm *l, LLVMValueRef index);
 
@@ -158,7 +164,7 @@ typedef struct MotLlvmShape {
     bool is_coarse;
 } MotLlvmShape;
 extern const MotLlvmShape mot_llvm_pointwise, mot_llvm_row, mot_llvm_column, mot_llvm_contract,
-    mot_llvm_scatter_add, mot_llvm_attention, mot_llvm_attention_grad;
+    mot_llvm_scatter_add, mot_llvm_rows, mot_llvm_attention, mot_llvm_attention_grad;
 LLVMValueRef mot_llvm_no_scratch(MotLlvm *l);
 
 #endif

@@ -158,7 +158,7 @@ static LLVMValueRef load_index(MotLlvm *l)
     const MotAccess *a = &l->nest->scatter.index;
     LLVMTypeRef type = mot_llvm_type(l, a->dtype);
     LLVMValueRef index =
-        LLVMBuildLoad2(l->b, type, address_of(l, a, INDEX, INDEX + 1, mot_llvm_int(l, 0)), "");
+        LLVMBuildLoad2(l->b, type, address_of(l, a, PRE, INDEX + 1, mot_llvm_int(l, 0)), "");
     return type == l->i64 ? index : LLVMBuildSExt(l->b, index, l->i64, "");
 }
 

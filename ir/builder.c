@@ -306,6 +306,26 @@ MotValue mot_scatter_add(MotBuilder *b, MotValue index, MotValue update, int axi
     return build_one(b, MOT_OP_SCATTER_ADD, (MotValue[]){index, update}, 2, &attrs);
 }
 
+MotValue mot_scatter_add_batched(MotBuilder *b, MotValue index, MotValue update, int axis,
+                                 int64_t size)
+{
+    MotAttr_scatter attrs = {.axis = axis, .size = size, .batched = true};
+    return build_one(b, MOT_OP_SCATTER_ADD, (MotValue[]){index, update}, 2, &attrs);
+}
+
+MotValue mot_top_k(MotBuilder *b, MotValue x, int64_t k, MotValue *out_value)
+{
+    MotOpId op = mot_build(b, MOT_OP_TOP_K, &x, 1, &(MotAttr_top_k){.k = k});
+    *out_value = mot_result(b, op, 1);
+    return mot_result(b, op, 0);
+}
+
+MotValue mot_scatter_mean(MotBuilder *b, MotValue index, MotValue value, int64_t size)
+{
+    return build_one(b, MOT_OP_SCATTER_MEAN, (MotValue[]){index, value}, 2,
+                     &(MotAttr_size){.size = size});
+}
+
 static MotValue build_reduce(MotBuilder *b, MotOpKind kind, MotValue x, MotAttr_reduce attrs)
 {
     return attrs.axes.n == 0 ? x : build_one(b, kind, &x, 1, &attrs);

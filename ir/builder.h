@@ -71,6 +71,12 @@ MotValue mot_pad(MotBuilder *b, MotValue x, const int64_t *lo, const int64_t *hi
 MotValue mot_concat(MotBuilder *b, const MotValue *x, uint32_t n, int axis);
 MotValue mot_gather(MotBuilder *b, MotValue table, MotValue index, int axis);
 MotValue mot_scatter_add(MotBuilder *b, MotValue index, MotValue update, int axis, int64_t size);
+/* The same with rows of its own for each index of the dims before the axis, which index has too. */
+MotValue mot_scatter_add_batched(MotBuilder *b, MotValue index, MotValue update, int axis,
+                                 int64_t size);
+/* Gives the indices; *out_value: the values. */
+MotValue mot_top_k(MotBuilder *b, MotValue x, int64_t k, MotValue *out_value);
+MotValue mot_scatter_mean(MotBuilder *b, MotValue index, MotValue value, int64_t size);
 enum { MOT_DROP = 0, MOT_KEEP = 1 };
 MotValue mot_reduce_sum(MotBuilder *b, MotValue x, const int64_t *axes, uint32_t n_axes, bool keep);
 MotValue mot_reduce_max(MotBuilder *b, MotValue x, const int64_t *axes, uint32_t n_axes, bool keep);

@@ -269,16 +269,17 @@ MotStatus mot_eval_contract(MotEval *e)
 
 static MotWalk walk_scatter(const MotEval *e, const int64_t *strides)
 {
-    int axis = (int)mot_attrs(e->op, scatter)->axis;
+    const MotAttr_scatter *a = mot_attrs(e->op, scatter);
     const MotType *index = &e->in[0].type, *update = &e->in[1].type;
+    int axis = (int)a->axis, first = a->batched ? 0 : axis, n_rows = index->rank - (axis - first);
     MotWalk w = {.n_loops = update->rank};
     memcpy(w.size, update->dims, (size_t)update->rank * sizeof *update->dims);
     mot_eval_strides(update, w.step[0]);
-    mot_eval_strides(index, &w.step[2][axis]);
+    mot_eval_strides(index, &w.step[2][first]);
     for (int d = 0; d < axis; d++)
         w.step[1][d] = strides[d];
-    for (int d = axis + index->rank; d < update->rank; d++) {
-        w.step[1][d] = strides[d - index->rank + 1];
+    for (int d = axis + n_rows; d < update->rank; d++) {
+        w.step[1][d] = strides[d - n_rows + 1];
         w.step[2][d] = 0;
     }
     return w;

@@ -248,16 +248,57 @@ static MotStatus find_gather(Loops *l)
     return MOT_OK;
 }
 
+/* Batched, the dims before the axis are the index's first dims too. */
 static MotStatus find_scatter_add(Loops *l)
 {
-    int axis = (int)mot_attrs(l->op, scatter)->axis, n_index = in_type(l, 0)->rank;
+    const MotAttr_scatter *a = mot_attrs(l->op, scatter);
+    int axis = (int)a->axis, first = a->batched ? 0 : axis;
+    int n_index = in_type(l, 0)->rank, n_rows = n_index - (axis - first);
     for (int d = 0; d < in_type(l, 1)->rank; d++)
         l->in[1][d] =
-            add_loop(l, d >= axis && d < axis + n_index ? MOT_FACTOR_SUM : MOT_FACTOR_PARALLEL,
+            add_loop(l, d >= axis && d < axis + n_rows ? MOT_FACTOR_SUM : MOT_FACTOR_PARALLEL,
                      in_type(l, 1)->dims[d]);
-    join_around_axis(l->out[0], out_type(l, 0), l->in[1], axis, n_index);
-    memcpy(l->in[0], l->in[1] + axis, (size_t)n_index * sizeof l->in[0][0]);
+    join_around_axis(l->out[0], out_type(l, 0), l->in[1], axis, n_rows);
+    memcpy(l->in[0], l->in[1] + first, (size_t)n_index * sizeof l->in[0][0]);
     l->out[0][axis] = add_loop(l, MOT_FACTOR_WHOLE, out_type(l, 0)->dims[axis]);
+    return MOT_OK;
+}
+
+/* Rows are split, never a row: its entries are chosen, packed or joined together. */
+static MotStatus find_rows(Loops *l)
+{
+    const MotType *x = in_type(l, 0);
+    add_loops_over(l, x, l->in[0]);
+    l->loop[l->in[0][x->rank - 1] - 1].kind = MOT_FACTOR_WHOLE;
+    for (uint32_t i = 1; i < l->op->n_in; i++)
+        memcpy(l->in[i], l->in[0], sizeof l->in[i]);
+    for (uint32_t k = 0; k < l->op->n_out; k++) {
+        memcpy(l->out[k], l->in[0], sizeof l->out[k]);
+        l->out[k][x->rank - 1] = add_loop(l, MOT_FACTOR_WHOLE, out_type(l, k)->dims[x->rank - 1]);
+    }
+    return MOT_OK;
+}
+
+#define find_top_k find_rows
+#define find_pack find_rows
+
+/* Messages are read by everybody: whoever splits the peers would have to send on what they say, which is more. */
+static MotStatus find_unpack(Loops *l)
+{
+    find_rows(l);
+    l->loop[l->in[0][0] - 1].kind = MOT_FACTOR_WHOLE;
+    return MOT_OK;
+}
+
+static MotStatus find_scatter_mean(Loops *l)
+{
+    const MotType *y = out_type(l, 0);
+    l->in[0][0] = add_loop(l, MOT_FACTOR_WHOLE, in_type(l, 0)->dims[0]);
+    for (int d = 0; d + 1 < y->rank; d++)
+        l->in[0][d + 1] = l->out[0][d] = add_loop(l, MOT_FACTOR_PARALLEL, y->dims[d]);
+    l->in[0][y->rank] = add_loop(l, MOT_FACTOR_WHOLE, in_type(l, 0)->dims[y->rank]);
+    l->out[0][y->rank - 1] = add_loop(l, MOT_FACTOR_WHOLE, y->dims[y->rank - 1]);
+    memcpy(l->in[1], l->in[0], sizeof l->in[1]);
     return MOT_OK;
 }
 
@@ -554,6 +595,15 @@ static MotFactor take_factor(MotArena *arena, Loops *l, int16_t loop)
     return f;
 }
 
+/* A dim whose units are given is dealt out in no smaller ones. */
+static void limit_units(const MotGraph *g, MotValue v, const DimLoops dims, Loops *l)
+{
+    const MotValueInfo *info = &g->values.data[v];
+    int16_t loop = v && info->units ? dims[info->units_dim] : 0;
+    if (loop)
+        l->loop[loop - 1].size = find_common_divisor(l->loop[loop - 1].size, info->units);
+}
+
 static void take_factors(MotArena *arena, Loops *l, const DimLoops dims, MotFactors *out)
 {
     for (int d = 0; d < MOT_MAX_RANK; d++)
@@ -568,10 +618,14 @@ MotStatus mot_factors(const MotGraph *g, const MotOp *op, MotFactors *out_factor
     Loops l = {.g = g, .op = op};
     MOT_TRY(rules[op->kind](&l));
     mot_arena_rewind(arena, mark);
-    for (uint32_t i = 0; i < op->n_in; i++)
+    for (uint32_t i = 0; i < op->n_in; i++) {
         drop_ones(in_type(&l, i), l.in[i]);
-    for (uint32_t i = 0; i < op->n_out; i++)
+        limit_units(g, op->in[i], l.in[i], &l);
+    }
+    for (uint32_t i = 0; i < op->n_out; i++) {
         drop_ones(out_type(&l, i), l.out[i]);
+        limit_units(g, op->out[i], l.out[i], &l);
+    }
     int n_places = 0;
     for (uint32_t i = 0; i < op->n_in; i++)
         n_places += in_type(&l, i)->rank;
@@ -599,4 +653,51 @@ int mot_factor_of_result(const MotFactors *factors, uint32_t i, int dim)
         if (factors->factor[k].out_dim[i] == dim)
             return (int)k;
     return -1;
+}
+
+/* Takes an input's units; what they are said of must be dealt out evenly. */
+static MotStatus read_units(const MotGraph *g, const MotOp *op)
+{
+    int64_t units = mot_attrs(op, input)->units;
+    const MotType *type = mot_graph_type(g, op->out[0]);
+    g->values.data[op->out[0]].units = units;
+    if (units == 0)
+        return MOT_OK;
+    if (units < 0 || type->rank == 0 || type->dims[0] < 1 || type->dims[0] % units != 0)
+        return mot_fail(g->ctx, MOT_ERR_MODEL, mot_op_loc(g, op),
+                        "dim 0 of [%s] can't be dealt out in %lld units",
+                        mot_shape_text(&g->ctx->arena, type->dims, type->rank), (long long)units);
+    return MOT_OK;
+}
+
+/* From operand k, which has units, to the results that the same loop runs over. */
+static void spread_units(const MotGraph *g, const MotOp *op, const MotFactors *factors, uint32_t k)
+{
+    const MotValueInfo *from = &g->values.data[op->in[k]];
+    int f = mot_factor_of_operand(factors, k, from->units_dim);
+    for (uint32_t r = 0; f >= 0 && r < op->n_out; r++)
+        if (factors->factor[f].out_dim[r] >= 0) {
+            g->values.data[op->out[r]].units = from->units;
+            g->values.data[op->out[r]].units_dim = factors->factor[f].out_dim[r];
+        }
+}
+
+MotStatus mot_factors_spread_units(const MotGraph *g)
+{
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        MotFactors factors = {0};
+        for (uint32_t k = 0; k < op->n_out; k++)
+            g->values.data[op->out[k]].units = 0;
+        if (op->kind == MOT_OP_INPUT)
+            MOT_TRY(read_units(g, op));
+        for (uint32_t k = 0; k < op->n_in; k++) {
+            if (!op->in[k] || !g->values.data[op->in[k]].units)
+                continue;
+            if (!factors.factor)
+                MOT_TRY(mot_factors(g, op, &factors));
+            spread_units(g, op, &factors, k);
+        }
+    }
+    return MOT_OK;
 }

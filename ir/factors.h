@@ -37,6 +37,11 @@ MOT_CHECKED MotStatus mot_factors(const MotGraph *g, const MotOp *op, MotFactors
 /* The factor that runs over dim `dim` of operand `i` / result `i`, or -1. */
 int mot_factor_of_operand(const MotFactors *factors, uint32_t i, int dim);
 int mot_factor_of_result(const MotFactors *factors, uint32_t i, int dim);
+/*
+ * Sets the units of all values from those of the inputs: what splits the same loop as dim 0 of such an input is dealt out in its units.
+ * To be called when a graph with such inputs is complete.
+ */
+MOT_CHECKED MotStatus mot_factors_spread_units(const MotGraph *g);
 /* Whether a partial sum in operand i may pass through the op unreduced. */
 bool mot_op_is_linear(const MotOp *op, uint32_t i);
 /* Whether partial sums pass when every operand holds one over the same parts: add, sub, concat. */

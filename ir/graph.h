@@ -124,6 +124,8 @@ typedef struct MotValueInfo {
     MotOpId def;
     uint32_t def_index; /* which result of def */
     const char *name;   /* the name in the ONNX file, or NULL */
+    int64_t units;      /* > 0: dim units_dim is dealt out in that many pieces, no smaller ones */
+    int units_dim;
 } MotValueInfo;
 
 typedef struct MotGraph {

@@ -11,6 +11,7 @@
 
 #include "ir/attrs.h"
 #include "ir/builder.h"
+#include "ir/factors.h"
 
 #include <string.h>
 
@@ -483,6 +484,7 @@ MotStatus mot_graph_from_record(MotCtx *ctx, const char *file, const MotRecord *
     mot_map_init(&p.symbols, &ctx->arena);
     MOT_TRY(parse_symbols(&p, record));
     MOT_TRY(parse_body(&p, record));
+    MOT_TRY(mot_factors_spread_units(p.g));
     *out_graph = p.g;
     return MOT_OK;
 }

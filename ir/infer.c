@@ -4,6 +4,8 @@
  */
 #include "ir/builder.h"
 
+#include "ir/sparse.h"
+
 #include <string.h>
 
 typedef struct {
@@ -260,18 +262,22 @@ static MotStatus infer_scatter_add(Infer *c)
     const MotAttr_scatter *a = mot_attrs(c->op, scatter);
     const MotType *index = c->in[0], *update = c->in[1];
     MotType *out = &c->out[0];
-    *out = (MotType){.dtype = update->dtype, .rank = update->rank - index->rank + 1};
     if (!is_index_dtype(index->dtype))
         return refuse(c, "the index must be i32 or i64");
-    if (out->rank < 1 || a->axis < 0 || a->axis >= out->rank)
+    if (a->axis < 0 || a->axis > update->rank || (a->batched && index->rank < a->axis))
+        return refuse(c, "axis out of range");
+    int first = a->batched ? 0 : (int)a->axis; /* dim of the update that is the index's first */
+    int n_rows = index->rank - ((int)a->axis - first);
+    *out = (MotType){.dtype = update->dtype, .rank = update->rank - n_rows + 1};
+    if (out->rank < 1 || a->axis >= out->rank || first + index->rank > update->rank)
         return refuse(c, "axis out of range");
     for (int d = 0; d < index->rank; d++)
-        if (index->dims[d] != update->dims[a->axis + d])
+        if (index->dims[d] != update->dims[first + d])
             return refuse(c, "update and index differ in a dim");
     for (int d = 0; d < out->rank; d++)
         out->dims[d] = d < a->axis    ? update->dims[d]
                        : d == a->axis ? a->size
-                                      : update->dims[d + index->rank - 1];
+                                      : update->dims[d + n_rows - 1];
     return MOT_OK;
 }
 
@@ -351,6 +357,86 @@ static MotStatus infer_contract(Infer *c)
         out->dims[out->rank++] = size[(int)*p];
     }
     return check_cut(c);
+}
+
+/* ---- Rows of which few entries count ---- */
+
+static MotStatus infer_top_k(Infer *c)
+{
+    int64_t k = mot_attrs(c->op, top_k)->k;
+    const MotType *x = c->in[0];
+    if (mot_dtype_class(x->dtype) != MOT_CLASS_FLOAT || x->rank == 0)
+        return refuse(c, "needs rows of floats");
+    int64_t n = x->dims[x->rank - 1];
+    if (k < 1 || k > n || n > INT32_MAX)
+        return refuse(c, "k must be in [1, size of the last dim]");
+    c->out[0] = c->out[1] = *x;
+    c->out[0].dtype = MOT_I32;
+    c->out[0].dims[x->rank - 1] = c->out[1].dims[x->rank - 1] = k;
+    return MOT_OK;
+}
+
+static bool are_entries(const Infer *c)
+{
+    return c->in[0]->dtype == MOT_I32 && mot_dtype_class(c->in[1]->dtype) == MOT_CLASS_FLOAT &&
+           mot_dims_equal(c->in[0], c->in[1]);
+}
+
+static MotStatus infer_scatter_mean(Infer *c)
+{
+    int64_t size = mot_attrs(c->op, size)->size;
+    const MotType *index = c->in[0];
+    if (!are_entries(c) || index->rank < 2)
+        return refuse(c, "needs i32 indices and floats, both [parts, .., k]");
+    if (size < index->dims[index->rank - 1] || size > INT32_MAX)
+        return refuse(c, "size must be k or more");
+    if (index->dims[0] < 1 || index->dims[0] > MOT_MAX_PARTS)
+        return refuse(c, "the number of parts must be in [1, 256]");
+    c->out[0] = (MotType){.dtype = c->in[1]->dtype, .rank = index->rank - 1};
+    for (int d = 0; d + 1 < index->rank; d++)
+        c->out[0].dims[d] = d + 2 < index->rank ? index->dims[d + 1] : size;
+    return MOT_OK;
+}
+
+static MotStatus check_wire(const Infer *c)
+{
+    const MotAttr_wire *a = mot_attrs(c->op, wire);
+    if (mot_wire_find(a->wire) == MOT_N_WIRES)
+        return refuse(c, "wire is f32, bf16, int8 or sign");
+    if (a->k < 1 || a->k > a->size || a->size > INT32_MAX)
+        return refuse(c, "k must be in [1, size]");
+    return MOT_OK;
+}
+
+static int64_t message_bytes(const Infer *c)
+{
+    const MotAttr_wire *a = mot_attrs(c->op, wire);
+    return mot_sparse_message_bytes(mot_wire_find(a->wire), a->size, a->k);
+}
+
+static MotStatus infer_pack(Infer *c)
+{
+    MOT_TRY(check_wire(c));
+    if (!are_entries(c) || c->in[0]->rank == 0 ||
+        c->in[0]->dims[c->in[0]->rank - 1] != mot_attrs(c->op, wire)->k)
+        return refuse(c, "needs i32 indices and floats, both [.., k]");
+    c->out[0] = *c->in[0];
+    c->out[0].dtype = MOT_U8;
+    c->out[0].dims[c->in[0]->rank - 1] = message_bytes(c);
+    return MOT_OK;
+}
+
+static MotStatus infer_unpack(Infer *c)
+{
+    MOT_TRY(check_wire(c));
+    const MotType *x = c->in[0];
+    if (x->dtype != MOT_U8 || x->rank < 2 || x->dims[x->rank - 1] != message_bytes(c))
+        return refuse(c, "needs messages as u8 [peers, .., bytes]");
+    c->out[0] = c->out[1] = *x;
+    c->out[0].dtype = MOT_I32;
+    c->out[1].dtype = MOT_F32;
+    c->out[0].dims[x->rank - 1] = c->out[1].dims[x->rank - 1] = mot_attrs(c->op, wire)->k;
+    return MOT_OK;
 }
 
 /* ---- scan ---- */

@@ -2,6 +2,7 @@
  * The cpu device: maps the images that codegen/ left in the Program and runs their nests on a thread pool. Matrix products are
  * oneDNN's, one thread a call. Images are mapped once; a binding only counts tasks anew. A launch allocates nothing.
  */
+#include "ir/sparse.h"
 #include "runtime/device.h"
 #include "runtime/pool.h"
 #include "support/image.h"
@@ -20,9 +21,16 @@ typedef struct {
     MotImage image;
 } Mapped;
 
+/* What a row of few entries was refused for; one of them is told after the launch. */
+typedef struct {
+    _Atomic int64_t peer;      /* whose message was bad, or -1 */
+    _Atomic bool is_unordered; /* a list without ascending indices */
+} RowFault;
+
 typedef struct {
     MotServices api; /* first: kernels know no more */
     _Atomic int *failure;
+    RowFault *fault;
 } CpuServices;
 
 typedef struct {
@@ -30,8 +38,9 @@ typedef struct {
     MotPool *pool;
     CpuServices services;
     _Atomic int failure; /* dnnl_status_t of a product that was refused, or 0 */
-    int64_t bad_index;   /* an index outside of its table, or NO_INDEX */
-    Mapped *mapped;      /* own memory: the context's arena is rewound between bindings */
+    RowFault fault;
+    int64_t bad_index; /* an index outside of its table, or NO_INDEX */
+    Mapped *mapped;    /* own memory: the context's arena is rewound between bindings */
     uint32_t n_mapped, cap_mapped;
     char *scratch; /* [threads][scratch_bytes] */
     int64_t scratch_bytes;
@@ -61,6 +70,29 @@ static void multiply(const MotServices *self, int32_t trans_a, int32_t trans_b, 
                                       b, ldb, beta, c, ldc);
     if (status != dnnl_success)
         atomic_store(((const CpuServices *)(const void *)self)->failure, (int)status);
+}
+
+/* Rows of few entries: ir/sparse.c's. Arguments as support/image.h says. */
+static void run_row(const MotServices *self, int64_t kind, int64_t wire, int64_t n, int64_t k,
+                    int64_t parts, int64_t stride, int64_t row, void *a, void *b, void *c)
+{
+    RowFault *fault = ((const CpuServices *)(const void *)self)->fault;
+    switch ((MotRowKind)kind) {
+    case MOT_ROW_TOP_K:
+        mot_sparse_top_k(a, n, k, b, c);
+        break;
+    case MOT_ROW_MEAN:
+        if (!mot_sparse_mean(&(MotSparseRows){a, b, k, parts, stride}, n, c))
+            atomic_store(&fault->is_unordered, true);
+        break;
+    case MOT_ROW_PACK:
+        mot_sparse_pack((MotWire)wire, n, k, a, b, c);
+        break;
+    case MOT_ROW_UNPACK:
+        if (!mot_sparse_unpack((MotWire)wire, n, k, a, b, c))
+            atomic_store(&fault->peer, row / (stride / parts));
+        break;
+    }
 }
 
 /* OpenMP's number of threads is set by thread; oneDNN is built on it, or on something that needs no such call. */
@@ -112,7 +144,9 @@ static MotStatus open_cpu(MotCtx *ctx, uint32_t threads, bool may_spin, void **o
     mot_ctx_defer(ctx, close_cpu, d);
     d->ctx = ctx;
     d->bad_index = NO_INDEX;
-    d->services = (CpuServices){{.sgemm = multiply, .bad_index = &d->bad_index}, &d->failure};
+    d->fault.peer = -1;
+    d->services = (CpuServices){
+        {.sgemm = multiply, .bad_index = &d->bad_index, .row = run_row}, &d->failure, &d->fault};
     *out_self = d;
     MotPoolOpts opts = {
         .n_threads = threads, .may_spin = may_spin, .on_start = call_vendors_with_one_thread};
@@ -194,6 +228,19 @@ static void run_range(void *self, int64_t begin, int64_t end, uint32_t thread)
     }
 }
 
+static MotStatus check_rows(Cpu *d, const CpuLaunch *l)
+{
+    int64_t peer = atomic_exchange(&d->fault.peer, -1);
+    if (atomic_exchange(&d->fault.is_unordered, false))
+        return mot_fail(d->ctx, MOT_ERR_DATA, MOT_NOWHERE,
+                        "kernel %s: scatter_mean: a row has no ascending indices", l->name);
+    if (peer >= 0)
+        return mot_fail(d->ctx, MOT_ERR_NUMERICS, MOT_NOWHERE,
+                        "kernel %s: the message of replica %lld is bad: an index or a value",
+                        l->name, (long long)peer);
+    return MOT_OK;
+}
+
 static MotStatus launch_cpu(void *self, void *launch, void *const *bufs)
 {
     Cpu *d = self;
@@ -208,6 +255,7 @@ static MotStatus launch_cpu(void *self, void *launch, void *const *bufs)
     if (failure)
         return mot_fail(d->ctx, MOT_ERR_MEMORY, MOT_NOWHERE,
                         "kernel %s: oneDNN refused a product, status %d", l->name, failure);
+    MOT_TRY(check_rows(d, l));
     int64_t bad = d->bad_index;
     if (bad == NO_INDEX)
         return MOT_OK;

@@ -16,6 +16,8 @@ bool mot_isa_is_supported(MotIsa isa);
 /* The strongest that this machine has; -1 if it has none of them. */
 int mot_isa_best(void);
 
+typedef enum MotRowKind { MOT_ROW_TOP_K, MOT_ROW_MEAN, MOT_ROW_PACK, MOT_ROW_UNPACK } MotRowKind;
+
 /* What a kernel calls. Everything else it does itself. */
 typedef struct MotServices MotServices;
 struct MotServices {
@@ -24,6 +26,13 @@ struct MotServices {
                   int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
                   float *c, int64_t ldc);
     int64_t *bad_index; /* set to an index that was outside of its table */
+    /*
+     * Row number `row` of a launch over rows of which k of n entries count (ir/sparse.h). top_k: x, index, value. mean: index, value,
+     * result; `parts` lists `stride` entries apart. pack: index, value, message. unpack: message, index, value; `stride` rows in all, of
+     * `parts` peers.
+     */
+    void (*row)(const MotServices *self, int64_t kind, int64_t wire, int64_t n, int64_t k,
+                int64_t parts, int64_t stride, int64_t row, void *a, void *b, void *c);
 };
 
 /* Runs tasks [begin, end). bufs: operands, then results; dims: the binding's sizes; scratch: this thread's, 64-byte aligned. */

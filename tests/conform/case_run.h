@@ -2,6 +2,7 @@
 #ifndef MOTLEY_TESTS_CONFORM_CASE_RUN_H
 #define MOTLEY_TESTS_CONFORM_CASE_RUN_H
 
+#include "ir/sparse.h"
 #include "tests/conform/device_cases.h"
 #include "tests/conform/kernel_run.h"
 
@@ -21,6 +22,8 @@ static inline double random_number(const char *name)
         return random_uniform() < 0.3 ? -INFINITY : random_normal();
     case 'n':
         return floor(random_uniform() * 101) - 50;
+    case 'a': /* and what fill_ascending adds */
+        return floor(random_uniform() * 6);
     case 'i':
         return floor(random_uniform() * atof(name + 1)) +
                (name[strlen(name) - 1] == 'd'); /* d: a divisor */
@@ -29,11 +32,42 @@ static inline double random_number(const char *name)
     }
 }
 
+/* Rows of k numbers below 6 become ascending ones. */
+static inline void fill_ascending(const MotTensor *t, const char *name)
+{
+    int64_t k = strtoll(name + 1, NULL, 10);
+    for (int64_t i = 0; i < mot_type_elements(&t->type); i++)
+        mot_tensor_set_int(t, i, mot_tensor_get_int(t, i) + i % k * 6);
+}
+
+/* Random bytes are no messages. */
+static inline void fill_messages(const MotTensor *t, const char *name)
+{
+    enum { SIZE = 20, K = 3 };
+    MotWire wire = mot_wire_find(name + 2);
+    int64_t bytes = mot_sparse_message_bytes(wire, SIZE, K);
+    assert_int_equal(t->type.dims[t->type.rank - 1], bytes);
+    for (int64_t row = 0; row < mot_type_elements(&t->type) / bytes; row++) {
+        int32_t index[K];
+        float value[K];
+        for (int i = 0; i < K; i++) {
+            index[i] = i * 6 + (int32_t)(random_uniform() * 6);
+            value[i] = (float)random_normal();
+        }
+        mot_sparse_pack(wire, SIZE, K, index, value, (uint8_t *)t->data + row * bytes);
+    }
+}
+
 static inline void fill_by_name(const MotGraph *g, const MotOp *input, const MotTensor *operand)
 {
     (void)g;
+    const char *name = mot_attrs(input, input)->name;
     for (int64_t k = 0; k < mot_type_elements(&operand->type); k++)
-        mot_tensor_set(operand, k, random_number(mot_attrs(input, input)->name));
+        mot_tensor_set(operand, k, random_number(name));
+    if (name[0] == 'a')
+        fill_ascending(operand, name);
+    if (name[0] == 'w')
+        fill_messages(operand, name);
 }
 
 static inline MotProgram *make_case_program(MotCtx *ctx, const Case *c)

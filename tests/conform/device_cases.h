@@ -1,6 +1,7 @@
 /*
  * The cases of the conformance suite: kernels as text, in a table by what they exercise. Inputs are filled by their names: x* and g*
- * normal, p* in [0.1, 3), m* normal or -inf, z* zeros, i<N>* integers below N, n* integers from -50 to 50, lr 0.01, step 3.
+ * normal, p* in [0.1, 3), m* normal or -inf, z* zeros, i<N>* integers below N, n* integers from -50 to 50, lr 0.01, step 3,
+ * a<K>* rows of K ascending integers below 6 K, w_WIRE* messages of 3 of 20 such entries.
  * A case with symbols runs under two bindings of them with one image.
  */
 #ifndef MOTLEY_TESTS_CONFORM_DEVICE_CASES_H
@@ -76,6 +77,20 @@ typedef struct Case {
          IN("step", "f32") "%p, %m, %v = adam %x %xm %pv %g %lr %step {beta1=0.9, beta2=0.95, "    \
                            "eps=1e-08, " attrs "} : " type ", " type ", " type "\n" OUT("p")       \
                                OUT("m") OUT("v")}
+
+/* Entries of rows of 20 into messages, and out of them what went in. */
+#define MESSAGE(wire, size, bytes)                                                                 \
+    {"pack " wire, ONE_SYMBOL(5, 0),                                                               \
+     IN("a3", "i32[4x@ax3]") IN("x", "f32[4x@ax3]") "%m = pack %a3 %x {size=" size                 \
+                                                    ", k=3, wire=\"" wire "\"} : u8[4x@ax" bytes   \
+                                                    "]\n" OUT("m")},                               \
+    {                                                                                              \
+        "unpack " wire, ONE_SYMBOL(5, 0),                                                          \
+            IN("w_" wire, "u8[4x@ax" bytes "]") "%i, %v = unpack %w_" wire " {size=" size          \
+                                                ", k=3, wire=\"" wire                              \
+                                                "\"} : i32[4x@ax3], f32[4x@ax3]\n" OUT("i")        \
+                                                    OUT("v")                                       \
+    }
 
 static const Case cases[] = {
     /* ---- Pointwise: every row, tails, zero sizes, broadcasting, integers ---- */
@@ -241,6 +256,26 @@ static const Case cases[] = {
     {"scatter_add scalars", NO_SYMBOLS,
      IN("i9", "i64[50]")
          IN("x", "f32[50]") "%y = scatter_add %i9 %x {axis=0, size=12} : f32[12]\n" OUT("y")},
+    {"scatter_add batched", ONE_SYMBOL(3, 0),
+     IN("i9", "i64[@ax20]") IN("x", "f32[@ax20x70]") "%y = scatter_add %i9 %x {axis=1, size=9, "
+                                                     "batched} : f32[@ax9x70]\n" OUT("y")},
+    {"top_k", ONE_SYMBOL(5, 0),
+     IN("x", "f32[@ax3x70]") "%i, %v = top_k %x {k=9} : i32[@ax3x9], f32[@ax3x9]\n" OUT("i")
+         OUT("v")},
+    {"top_k of all", NO_SYMBOLS,
+     IN("x", "f32[4x7]") "%i, %v = top_k %x {k=7} : i32[4x7], f32[4x7]\n" OUT("i") OUT("v")},
+    {"top_k of equal numbers", NO_SYMBOLS,
+     IN("i2", "f32[4x64]") "%i, %v = top_k %i2 {k=5} : i32[4x5], f32[4x5]\n" OUT("i") OUT("v")},
+    {"scatter_mean", ONE_SYMBOL(5, 0),
+     IN("a3", "i32[4x@ax3]") IN("x", "f32[4x@ax3]") "%y = scatter_mean %a3 %x {size=20} : "
+                                                    "f32[@ax20]\n" OUT("y")},
+    {"scatter_mean of one part", NO_SYMBOLS,
+     IN("a3", "i32[1x6x3]")
+         IN("x", "f32[1x6x3]") "%y = scatter_mean %a3 %x {size=20} : f32[6x20]\n" OUT("y")},
+    MESSAGE("f32", "20", "14"),
+    MESSAGE("bf16", "20", "8"),
+    MESSAGE("int8", "20", "9"),
+    MESSAGE("sign", "20", "3"),
     {"scatter_add nothing", NO_SYMBOLS,
      IN("i9", "i64[0]")
          IN("x", "f32[0x20]") "%y = scatter_add %i9 %x {axis=0, size=12} : f32[12x20]\n" OUT("y")},

@@ -374,6 +374,47 @@ static void bad_indices_are_reported(void **state)
                 check_bad_index(&backends[k], i, bad);
 }
 
+/* A replica's message that nobody packed is told, and whose it is. */
+static void check_bad_message(uint32_t bad)
+{
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    Case c = {"bad message",
+              "",
+              {{0}},
+              IN("w_sign", "u8[4x3x2]") "%i, %v = unpack %w_sign {size=20, k=2, wire=\"sign\"} : "
+                                        "i32[4x3x2], f32[4x3x2]\n" OUT("i") OUT("v")};
+    MotProgram *p = make_case_program(&ctx, &c);
+    MotCodegenOpts opts = {.isa = MOT_ISA_AVX2, .cache_dir = ""};
+    uint8_t message[4][3][2];
+    int32_t index[4 * 3 * 2];
+    float value[4 * 3 * 2];
+    for (uint32_t i = 0; i < 12; i++)
+        mot_sparse_pack(MOT_WIRE_SIGN, 20, 2, (int32_t[]){3, 17}, (float[]){1, -1},
+                        message[i / 3][i % 3]);
+    if (bad < 4) /* the first index above the second */
+        mot_sparse_pack(MOT_WIRE_SIGN, 20, 2, (int32_t[]){18, 17}, (float[]){1, -1},
+                        message[bad][1]);
+    void *device, *launch, *bufs[3] = {message, index, value};
+    Run run = {.n_in = 1, .n = 3};
+    assert_int_equal(mot_codegen_program(&ctx, p, &opts), MOT_OK);
+    assert_int_equal(mot_device_cpu.open(&ctx, 2, false, &device), MOT_OK);
+    assert_int_equal(prepare_case(&ctx, &mot_device_cpu, device, p, &c, 0, &run, &launch), MOT_OK);
+    assert_int_equal(mot_device_cpu.launch(device, launch, bufs),
+                     bad < 4 ? MOT_ERR_NUMERICS : MOT_OK);
+    if (bad < 4)
+        assert_non_null(
+            strstr(mot_text_get(&ctx.error), mot_arena_printf(&ctx.arena, "replica %u", bad)));
+    mot_ctx_deinit(&ctx);
+}
+
+static void bad_messages_name_the_replica(void **state)
+{
+    (void)state;
+    for (uint32_t bad = 0; bad < 5; bad++) /* 4: none */
+        check_bad_message(bad);
+}
+
 /* ---- All of it ---- */
 
 /* All CUDA texts become one library. */
@@ -396,7 +437,7 @@ static MotStatus build_cuda(MotCtx *ctx)
 
 int main(void)
 {
-    struct CMUnitTest tests[N_BACKENDS + 5];
+    struct CMUnitTest tests[N_BACKENDS + 6];
     size_t n = 0;
     MotCtx ctx;
     mot_ctx_init(&ctx);
@@ -416,6 +457,7 @@ int main(void)
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(cut_matrices_are_gemms);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(what_no_shape_covers_is_refused);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(bad_indices_are_reported);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(bad_messages_name_the_replica);
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     mot_ctx_deinit(&ctx);
     return n_failed || (status != MOT_OK && status != MOT_ERR_UNSUPPORTED);

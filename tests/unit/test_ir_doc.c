@@ -114,7 +114,9 @@ typedef struct {
 } Prose;
 
 static const Prose prose[MOT_N_OPS] = {
-    [MOT_OP_INPUT] = {"", "as declared", "What each step is given: tokens, labels, images."},
+    [MOT_OP_INPUT] = {"", "as declared",
+                      "What each step is given: tokens, labels, images. `units`: dim 0 is dealt "
+                      "out to devices in that many equal pieces, no smaller ones."},
     [MOT_OP_PARAM] = {"", "as declared",
                       "A parameter. `name` is its initializer in the file; the file's tensor, of "
                       "shape `file_dims`, reshaped to atoms and "
@@ -147,7 +149,8 @@ static const Prose prose[MOT_N_OPS] = {
                             "update with the dims of index replaced by `size` at `axis`",
                             "Zeros, to which every row of update is added at its index; equal "
                             "indices in their order. The "
-                            "transpose of gather."},
+                            "transpose of gather. `batched`: the dims before `axis` are dims of "
+                            "index too, each with rows of its own."},
     [MOT_OP_REDUCE_SUM] = {"x", "x without `axes`; with `keep` they have size 1",
                            "The sum over `axes`."},
     [MOT_OP_REDUCE_MAX] = {"x", "x without `axes`; with `keep` they have size 1",
@@ -160,6 +163,19 @@ static const Prose prose[MOT_N_OPS] = {
                          "positions alone, as if they had been gathered from both operands; n is "
                          "any number, 0 gives zeros. The gradient of "
                          "positions that are not listed is 0."},
+    [MOT_OP_TOP_K] = {"x", "index, value: x with `k` as its last dim, i32 and x",
+                      "The `k` entries of every row largest by magnitude, in the order of the "
+                      "index; of equal ones the lower index, NaN above all."},
+    [MOT_OP_SCATTER_MEAN] = {"index[P, .., k], value[P, .., k]", "value[.., `size`]",
+                             "At each position of a row the mean of the values of those of the P "
+                             "parts that name it, summed in their order; 0 where none does. "
+                             "Indices ascend, which is checked."},
+    [MOT_OP_PACK] = {"index[.., k], value[.., k]", "u8[.., bytes]",
+                     "Rows of `k` of `size` entries as messages (ir/sparse.h): indices in the "
+                     "fewest bits, values as `wire` says, f32, bf16, int8 or sign."},
+    [MOT_OP_UNPACK] = {"message[P, .., bytes]", "index[P, .., k], value[P, .., k]",
+                       "What pack wrote. Indices that don't ascend or leave the row and values "
+                       "that are not finite are an error that names the peer, P's index."},
     [MOT_OP_SCAN] = {"initial..., scanned..., rest...", "the last carried values, the stacks",
                      "Runs its region once a step. The region's inputs are, by place, the "
                      "`carried` values, which are the initial "
