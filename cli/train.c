@@ -148,6 +148,24 @@ static MotStatus check_text(MotTrainer *t, const char *path, const char *option,
                          mot_quote(&t->ctx->arena, now));
 }
 
+/* `replicas=N` of demo may change from run to run: the state is dealt out anew. */
+static const char *without_replicas(MotCtx *ctx, const char *optimizer)
+{
+    const char *at = strstr(optimizer, "replicas=");
+    if (!at || strncmp(optimizer, "demo:", 5) != 0)
+        return optimizer;
+    return mot_arena_printf(&ctx->arena, "%.*s%s", (int)(at - optimizer), optimizer,
+                            at + strcspn(at, ","));
+}
+
+static MotStatus check_optimizer(MotTrainer *t, const char *path, const char *then)
+{
+    const char *now = mot_args_get(t->job->args, "--optimizer", "");
+    if (strcmp(without_replicas(t->ctx, now), without_replicas(t->ctx, then)) == 0)
+        return MOT_OK;
+    return check_text(t, path, "--optimizer", then);
+}
+
 static MotStatus check_number(MotTrainer *t, const char *path, const char *what, int64_t then,
                               int64_t now)
 {
@@ -188,7 +206,7 @@ static MotStatus resume(MotTrainer *t)
     MOT_TRY(mot_checkpoint_find(t->ctx, t->out, &path, &info));
     MOT_TRY(check_structure(t, path, &info));
     MOT_TRY(check_text(t, path, "--loss", info.loss));
-    MOT_TRY(check_text(t, path, "--optimizer", info.optimizer));
+    MOT_TRY(check_optimizer(t, path, info.optimizer));
     MOT_TRY(check_number(t, path, "--seed", (int64_t)info.seed, (int64_t)t->seed));
     MOT_TRY(check_number(t, path, "a batch of", info.batch, t->batch_size));
     MOT_TRY(check_number(t, path, "samples of a size of", info.sample, t->sample_size));
@@ -235,6 +253,21 @@ static MotStatus take_folder(MotTrainer *t)
     mot_fail(t->ctx, MOT_ERR_USAGE, (MotLoc){t->out, NULL}, "holds checkpoints of an earlier run");
     mot_hint(t->ctx, "--resume goes on from them; or give another --out");
     return t->ctx->status;
+}
+
+static void tell_traffic(MotTrainer *t)
+{
+    MotArena *arena = &t->ctx->arena;
+    const MotDemoTraffic *traffic = &t->traffic;
+    t->traffic = mot_demo_traffic(t->job->graph);
+    if (t->talk && traffic->message > 0)
+        fprintf(t->talk,
+                "a replica sends %s a step (AdamW data parallel: %s, %.0f times as much; the "
+                "paper's code: %s, %.1f times)\n",
+                mot_bytes_text(arena, traffic->message),
+                mot_bytes_text(arena, traffic->data_parallel),
+                traffic->data_parallel / traffic->message,
+                mot_bytes_text(arena, traffic->reference), traffic->reference / traffic->message);
 }
 
 static void begin_progress(MotTrainer *t)
@@ -287,6 +320,7 @@ static MotStatus train(MotTrainer *t)
     MOT_TRY(resume(t));
     const char *model = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
     begin_progress(t);
+    tell_traffic(t);
     MOT_TRY(mot_balance_begin(t));
     MOT_TRY(publish(t));
     MotStatus status = mot_trainer_run(t);

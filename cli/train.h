@@ -30,6 +30,7 @@ typedef struct MotTrainer {
     uint32_t n_fields;
     void **batch;                      /* host buffers, one a field for each micro-batch */
     int64_t batch_size, sample_size;   /* samples a step; elements of one in the first field */
+    MotDemoTraffic traffic;            /* a step and replica; 0: the optimizer is not demo */
     double step_flops, units_per_step; /* tokens or samples, for the rate */
     const char *unit;
     FILE *talk; /* where the lines for the user go; NULL: nowhere */

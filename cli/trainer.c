@@ -96,12 +96,22 @@ static void report_step(MotTrainer *t, MotStepReport *r)
     mot_progress_step(&t->progress, &t->ctx->arena, r);
 }
 
+/* What DeMo's replicas send is what it is for: beside it, what data parallelism would. */
+static void log_traffic(FILE *log, const MotTrainer *t)
+{
+    if (t->traffic.message > 0)
+        fprintf(log, "\"sent_bytes\": %.0f, \"data_parallel_bytes\": %.0f, ", t->traffic.message,
+                t->traffic.data_parallel);
+}
+
 static void log_step(FILE *log, const MotTrainer *t, int64_t step, const MotStepReport *r)
 {
     fprintf(log, "{\"step\": %lld, \"loss\": %.9g, ", (long long)step + 1, r->loss);
     if (!isnan(r->norm))
         fprintf(log, "\"norm\": %.6g, ", r->norm);
-    fprintf(log, "\"lr\": %.9g, \"ms\": %.3f, \"ranks\": [", r->lr, r->ms);
+    fprintf(log, "\"lr\": %.9g, \"ms\": %.3f, ", r->lr, r->ms);
+    log_traffic(log, t);
+    fprintf(log, "\"ranks\": [");
     for (uint32_t i = 0; i < mot_session_ranks(t->job->session); i++) {
         const MotRankState *rank = mot_session_rank(t->job->session, i);
         fprintf(log,

@@ -223,6 +223,7 @@ MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
                *path = join(ctx, dir, name);
     MotNamedTensor *tensors = mot_arena_array(&ctx->arena, MotNamedTensor, 2 * p->vars.n);
     uint64_t hash[N_FILES];
+    MOT_TRY(mot_session_check_copies(session));
     MOT_TRY(mot_file_make_dir(ctx, dir));
     MOT_TRY(mot_file_make_dir(ctx, path));
     for (int f = 0; f < N_FILES; f++) {
@@ -379,6 +380,32 @@ MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_pat
     return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){dir, NULL}, "holds no sound checkpoint");
 }
 
+/* Whether only dim 0 of a state differs: the number of replicas that have one each. */
+static bool has_other_replicas(const MotBuf *buf, const MotType *want, const MotType *have)
+{
+    MotType as = *have;
+    if (file_of(buf) == 0 || want->rank < 1 || have->rank != want->rank || have->dims[0] < 1 ||
+        have->dims[0] == want->dims[0])
+        return false;
+    as.dims[0] = want->dims[0];
+    return mot_type_equal(want, &as);
+}
+
+/* Each replica starts with the mean of those there were: so the mean of all, which is what acts on the parameters, stays. */
+static MotTensor average_replicas(MotCtx *ctx, const MotType *want, const MotTensor *have)
+{
+    MotTensor to = {*want, mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(want))};
+    int64_t n = mot_type_elements(want) / (want->dims[0] > 0 ? want->dims[0] : 1);
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int64_t r = 0; r < have->type.dims[0]; r++)
+            sum += mot_tensor_get(have, r * n + i);
+        for (int64_t r = 0; r < want->dims[0]; r++)
+            mot_tensor_set(&to, r * n + i, sum / (double)have->type.dims[0]);
+    }
+    return to;
+}
+
 static MotStatus load_tensor(MotCtx *ctx, MotSession *session, const MotBuf *buf,
                              const MotNamedTensor *tensors, uint32_t n, const char *file)
 {
@@ -386,11 +413,14 @@ static MotStatus load_tensor(MotCtx *ctx, MotSession *session, const MotBuf *buf
     for (uint32_t i = 0; i < n; i++) {
         if (strcmp(tensors[i].name, buf->name) != 0)
             continue;
-        if (!mot_type_equal(&want, &tensors[i].tensor.type))
+        MotTensor tensor = tensors[i].tensor;
+        if (has_other_replicas(buf, &want, &tensor.type))
+            tensor = average_replicas(ctx, &want, &tensor);
+        if (!mot_type_equal(&want, &tensor.type))
             return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL},
                             "tensor %s has another type than the model's",
                             mot_quote(&ctx->arena, buf->name));
-        return mot_session_write_param(session, buf->name, tensors[i].tensor.data);
+        return mot_session_write_param(session, buf->name, tensor.data);
     }
     return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL}, "lacks tensor %s",
                     mot_quote(&ctx->arena, buf->name));

@@ -341,6 +341,27 @@ static void gather(const MotSession *s, Var var, void *whole)
     copy_parts(s, var, 0, (MotWhole){whole, NULL}, true);
 }
 
+/* The rank whose part of the buffer differs from `whole`, or n_ranks. */
+static uint32_t find_other_copy(const MotSession *s, Var var, void *whole)
+{
+    const MotProgram *p = s->pipeline->stages.data[var.stage];
+    uint32_t first = mot_pipeline_first_rank(s->pipeline, var.stage);
+    for (uint32_t r = first; r < first + p->mesh.n_devices; r++) {
+        MotArenaMark mark = mot_arena_mark(&s->ctx->arena);
+        const MotBinding *binding = &s->bindings[r];
+        size_t bytes = (size_t)mot_type_bytes(&binding->types[var.buf]);
+        char *part = s->shared->rank[r].arena + mot_program_offset(p, binding, var.buf, 0),
+             *expected = mot_arena_alloc(&s->ctx->arena, bytes);
+        mot_comm_copy_part(p, binding, var.buf, (MotWhole){whole, NULL}, expected, false);
+        bool is_equal = memcmp(part, expected, bytes) == 0;
+        forget_part(MOT_BUF_PARAM, part, (int64_t)bytes);
+        mot_arena_rewind(&s->ctx->arena, mark);
+        if (!is_equal)
+            return r;
+    }
+    return s->shared->n_ranks;
+}
+
 static void write_constants(const MotSession *s)
 {
     for (Var v = {0, 0}; v.stage < s->pipeline->stages.n; v.stage++)
@@ -473,6 +494,25 @@ static void read_var(MotSession *s, Var var, MotTensor *out_whole)
     out_whole->type = info_of(s, var)->global;
     out_whole->data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&out_whole->type));
     gather(s, var, out_whole->data);
+}
+
+MotStatus mot_session_check_copies(MotSession *s)
+{
+    for (Var v = {0, 0}; v.stage < s->pipeline->stages.n; v.stage++)
+        for (v.buf = 0; v.buf < s->pipeline->stages.data[v.stage]->bufs.n; v.buf++) {
+            if (info_of(s, v)->kind != MOT_BUF_PARAM)
+                continue;
+            MotArenaMark mark = mot_arena_mark(&s->ctx->arena);
+            MotTensor whole;
+            read_var(s, v, &whole);
+            uint32_t other = find_other_copy(s, v, whole.data);
+            if (other < s->shared->n_ranks)
+                return mot_fail(s->ctx, MOT_ERR_INTERNAL, MOT_NOWHERE,
+                                "rank %u holds other bytes of %s than the last of its stage", other,
+                                mot_quote(&s->ctx->arena, info_of(s, v)->name));
+            mot_arena_rewind(&s->ctx->arena, mark);
+        }
+    return MOT_OK;
 }
 
 MotStatus mot_session_read(MotSession *s, const char *name, MotTensor *out_whole)

@@ -36,6 +36,11 @@ MOT_CHECKED MotStatus mot_session_read(MotSession *session, const char *name, Mo
 /* Parameter `name` from the elements in its file, in the file's layout (ir/layout.h), aligned or not. */
 MOT_CHECKED MotStatus mot_session_write_param(MotSession *session, const char *name,
                                               const void *file);
+/*
+ * Whether all ranks that hold the same elements of a parameter or of state hold the same bytes, as replicas do. Fails with
+ * MOT_ERR_INTERNAL, naming the first parameter and rank that differ. Reads all parameters once.
+ */
+MOT_CHECKED MotStatus mot_session_check_copies(MotSession *session);
 /* Output `name` after a section, gathered; a loss is replicated, `gradient:<param>` is split like its parameter. */
 MOT_CHECKED MotStatus mot_session_output(MotSession *session, const char *name, MotSection section,
                                          MotTensor *out_value);

@@ -67,6 +67,8 @@ static MotStatus clip(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *o
 {
     if (!opts->optimizer)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no optimizer (--optimizer)");
+    if (opts->optimizer->demo.replicas)
+        return MOT_OK; /* replicas clip on their own: pass demo */
     MotBuilder b = mot_builder_make(g);
     b.role = MOT_ROLE_UPDATE;
     b.origin = "clip";

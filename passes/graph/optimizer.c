@@ -87,7 +87,9 @@ static MotStatus add_updates(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, 
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no optimizer (--optimizer)");
     Updates u = {.ctx = ctx, .b = mot_builder_make(g), .optimizer = opts->optimizer};
     u.b.role = MOT_ROLE_UPDATE;
-    u.lr = mot_input(&u.b, MOT_INPUT_LR, mot_type_scalar(MOT_F32));
+    u.lr = mot_edit_find_input(g, MOT_INPUT_LR); /* demo has it in the momentum too */
+    if (!u.lr)
+        u.lr = mot_input(&u.b, MOT_INPUT_LR, mot_type_scalar(MOT_F32));
     if (u.optimizer->update == MOT_OP_ADAM)
         u.step = mot_input(&u.b, MOT_INPUT_STEP, mot_type_scalar(MOT_F32));
     uint32_t n_updated = 0;

@@ -4,6 +4,21 @@
 
 #include "ir/graph.h"
 
+typedef enum MotDemoBase { MOT_BASE_SIGN, MOT_BASE_SGD, MOT_BASE_ADAMW } MotDemoBase;
+typedef enum MotDemoSelect { MOT_SELECT_DCT, MOT_SELECT_TOP_K } MotDemoSelect;
+
+/* DeMo (arXiv 2411.19870; passes/graph/demo.c): replicas that exchange the large coefficients of their momentum only. */
+typedef struct MotDemo {
+    int64_t replicas; /* 0: another optimizer */
+    int64_t k,
+        chunk;    /* coefficients sent of a tile, at most; a tile's length along a dim, at most */
+    double decay; /* of the momentum: delta = decay * delta + lr * g */
+    double beta;  /* >= 0: instead of that, m = beta * m + (1 - beta) * g; -1: not given */
+    double alpha; /* how much of what was sent leaves the momentum */
+    int64_t wire; /* MotWire (ir/sparse.h) */
+    int64_t base, select; /* MotDemoBase, MotDemoSelect */
+} MotDemo;
+
 typedef struct MotOptimizer {
     MotOpKind update; /* MOT_OP_SGD, MOT_OP_MOMENTUM or MOT_OP_ADAM */
     double lr, momentum, beta1, beta2, eps, wd;
@@ -13,7 +28,18 @@ typedef struct MotOptimizer {
     int64_t warmup; /* steps over which the lr rises */
     const char **nodecay; /* globs: initializers to which wd does not apply */
     uint32_t n_nodecay;
+    MotDemo demo;
 } MotOptimizer;
+
+/* What one replica sends in a step, in bytes. */
+typedef struct MotDemoTraffic {
+    double message; /* DeMo's messages */
+    double
+        reference; /* the same entries as the paper's code sends them: 64-bit index, 32-bit value */
+    double data_parallel; /* all gradients as f32, as data parallelism with AdamW sends them */
+} MotDemoTraffic;
+/* Of a training graph with messages; all 0 for one without. */
+MotDemoTraffic mot_demo_traffic(const MotGraph *graph);
 
 /* The scalar inputs of the training graph, f32: the lr of this step, and the step's number, counted from 1. */
 #define MOT_INPUT_LR "@lr"

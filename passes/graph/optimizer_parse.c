@@ -1,12 +1,14 @@
 /* The text form of an optimizer, and its schedule. */
 #include "passes/graph/optimizer.h"
 
+#include "ir/sparse.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SGD = 1, MOMENTUM = 2, ADAM = 4, ADAMW = 8, ALL = 15 };
+enum { SGD = 1, MOMENTUM = 2, ADAM = 4, ADAMW = 8, DEMO = 16, ALL = 31 };
 
 /* Defaults are those of torch.optim. */
 static const struct {
@@ -26,6 +28,15 @@ static const struct {
       .eps = 1e-8,
       .wd = 0.01,
       .decoupled = true}},
+    {"demo",
+     DEMO,
+     {.update = MOT_OP_SGD,
+      .lr = 1e-3,
+      .beta1 = 0.9,
+      .beta2 = 0.999,
+      .eps = 1e-8,
+      .decoupled = true,
+      .demo = {.k = 32, .chunk = 64, .decay = 0.999, .beta = -1, .alpha = 1}}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -40,8 +51,41 @@ static const struct {
     {"wd", ALL, offsetof(MotOptimizer, wd), 0, INFINITY},
     {"clip", ALL, offsetof(MotOptimizer, clip), 0, INFINITY},
     {"momentum", SGD | MOMENTUM, offsetof(MotOptimizer, momentum), 0, 1},
-    {"eps", ADAM | ADAMW, offsetof(MotOptimizer, eps), 0, INFINITY},
+    {"eps", ADAM | ADAMW | DEMO, offsetof(MotOptimizer, eps), 0, INFINITY},
+    {"decay", DEMO, offsetof(MotOptimizer, demo.decay), 0, 1},
+    {"beta", DEMO, offsetof(MotOptimizer, demo.beta), 0, 1},
+    {"alpha", DEMO, offsetof(MotOptimizer, demo.alpha), 0, INFINITY},
 };
+/* Options that are one integer, from 1 on. */
+static const struct {
+    const char *name;
+    unsigned kinds;
+    size_t offset;
+    int64_t most;
+} integers[] = {
+    {"replicas", DEMO, offsetof(MotOptimizer, demo.replicas), MOT_MAX_PARTS},
+    {"k", DEMO, offsetof(MotOptimizer, demo.k), INT32_MAX},
+    {"s", DEMO, offsetof(MotOptimizer, demo.chunk), 4096},
+};
+enum { N_INTEGERS = sizeof integers / sizeof *integers };
+
+/* Options that are one word; the number stored is its place. */
+static const char *const base_names[] = {"sign", "sgd", "adamw", NULL};
+static const char *const select_names[] = {"dct", "topk", NULL};
+static const char *const wire_names[] = {"f32", "bf16", "int8", "sign", NULL}; /* MotWire */
+static const struct {
+    const char *name;
+    unsigned kinds;
+    size_t offset;
+    const char *const *words;
+    const char *what;
+} words[] = {
+    {"wire", DEMO, offsetof(MotOptimizer, demo.wire), wire_names, "f32, bf16, int8 or sign"},
+    {"base", DEMO, offsetof(MotOptimizer, demo.base), base_names, "sign, sgd or adamw"},
+    {"select", DEMO, offsetof(MotOptimizer, demo.select), select_names, "dct or topk"},
+};
+enum { N_WORDS = sizeof words / sizeof *words };
+
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 
 typedef struct {
@@ -60,7 +104,8 @@ static MotStatus refuse(Parse *p, const char *item, const char *what)
     mot_hint(
         p->ctx,
         "sgd, momentum, adam or adamw, then :lr=3e-4,betas=0.9/0.95,eps=1e-8,wd=0.1,momentum=0.9,"
-        "nodecay=GLOB,clip=1.0,schedule=cosine,warmup=100");
+        "nodecay=GLOB,clip=1.0,schedule=cosine,warmup=100; or demo:lr=1e-3,replicas=4,k=32,s=64,"
+        "decay=0.999,wire=sign");
     return p->ctx->status;
 }
 
@@ -75,7 +120,7 @@ static bool parse_number(const char *text, char stop, double least, double below
 static MotStatus parse_betas(Parse *p, const char *item, const char *value)
 {
     const char *slash = strchr(value, '/');
-    if (!(p->kind & (ADAM | ADAMW)))
+    if (!(p->kind & (ADAM | ADAMW | DEMO)))
         return refuse(p, item, "this optimizer has no betas");
     if (!slash || !parse_number(value, '/', 0, 1, &p->o.beta1) ||
         !parse_number(slash + 1, 0, 0, 1, &p->o.beta2))
@@ -120,6 +165,32 @@ static MotStatus parse_one_number(Parse *p, const char *item, size_t row, const 
     return MOT_OK;
 }
 
+static MotStatus parse_integer(Parse *p, const char *item, size_t row, const char *value)
+{
+    double number;
+    if (!(integers[row].kinds & p->kind))
+        return refuse(p, item, "this optimizer has no such option");
+    if (!parse_number(value, 0, 1, (double)integers[row].most + 1, &number) ||
+        number != floor(number))
+        return refuse(p, item,
+                      mot_arena_printf(&p->ctx->arena, "an integer from 1 to %lld",
+                                       (long long)integers[row].most));
+    *(int64_t *)(void *)((char *)&p->o + integers[row].offset) = (int64_t)number;
+    return MOT_OK;
+}
+
+static MotStatus parse_word(Parse *p, const char *item, size_t row, const char *value)
+{
+    if (!(words[row].kinds & p->kind))
+        return refuse(p, item, "this optimizer has no such option");
+    for (int64_t i = 0; words[row].words[i]; i++)
+        if (strcmp(words[row].words[i], value) == 0) {
+            *(int64_t *)(void *)((char *)&p->o + words[row].offset) = i;
+            return MOT_OK;
+        }
+    return refuse(p, item, words[row].what);
+}
+
 static MotStatus check_unseen(Parse *p, const char *item, const char *key)
 {
     for (uint32_t i = 0; i < p->seen.n; i++)
@@ -146,6 +217,12 @@ static MotStatus parse_item(Parse *p, const char *item)
     for (size_t i = 0; i < N_NUMBERS; i++)
         if (strcmp(key, numbers[i].name) == 0)
             return parse_one_number(p, item, i, value);
+    for (size_t i = 0; i < N_INTEGERS; i++)
+        if (strcmp(key, integers[i].name) == 0)
+            return parse_integer(p, item, i, value);
+    for (size_t i = 0; i < N_WORDS; i++)
+        if (strcmp(key, words[i].name) == 0)
+            return parse_word(p, item, i, value);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(key, others[i].name) == 0)
             return others[i].parse(p, item, value);
@@ -159,6 +236,20 @@ static MotStatus parse_items(Parse *p, const char *text)
         MOT_TRY(parse_item(p, mot_arena_strndup(&p->ctx->arena, text, n)));
         text += n + (text[n] == ',');
     }
+    return MOT_OK;
+}
+
+/* What only makes sense together. */
+static MotStatus check_demo(Parse *p)
+{
+    const MotDemo *d = &p->o.demo;
+    if (!d->replicas)
+        return refuse(p, "demo", "replicas=N is needed: it is part of what is computed");
+    if (d->base != MOT_BASE_SIGN && d->beta < 0)
+        return refuse(p, base_names[d->base],
+                      "this base takes averaged momentum: give beta=0.999 instead of decay");
+    if (d->base != MOT_BASE_SIGN && d->wire == MOT_WIRE_SIGN)
+        return refuse(p, "wire=sign", "signs alone serve base=sign only");
     return MOT_OK;
 }
 
@@ -176,6 +267,10 @@ MotStatus mot_optimizer_parse(MotCtx *ctx, const char *text, MotOptimizer *out_o
     MOT_TRY(parse_items(&p, text + n + (text[n] == ':')));
     if (p.kind == SGD && p.o.momentum > 0)
         p.o.update = MOT_OP_MOMENTUM;
+    if (p.kind == DEMO)
+        MOT_TRY(check_demo(&p));
+    if (p.kind == DEMO && p.o.demo.base == MOT_BASE_ADAMW)
+        p.o.update = MOT_OP_ADAM;
     p.o.nodecay = p.nodecay.data;
     p.o.n_nodecay = p.nodecay.n;
     *out_optimizer = p.o;

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# DeMo as a user trains with it: replicas stay equal over 1000 steps, devices and shares don't matter, state survives checkpoints,
+# resizes and another number of replicas, bytes are told, and nothing of it is in a plan that was not asked for it.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+[ -n "${MOTLEY:-}" ] || { echo "skipped: \$MOTLEY is not set"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$root"
+
+failures=0
+check() { # WHAT COMMAND...
+    local what=$1
+    shift
+    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
+}
+
+awk 'BEGIN { srand(7); s = "the quick brown fox jumps over a lazy dog. "; for (i = 0; i < 400; i++) printf "%s", substr(s, 1 + int(rand() * 40)) }' >"$work/text"
+
+demo=demo:lr=0.003,k=8,s=16,decay=0.99
+train() { # OUT STEPS OPTIMIZER OPTIONS...
+    local out=$1 steps=$2 optimizer=$3
+    shift 3
+    "$MOTLEY" train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=8 --data "text:$work/text" \
+        --loss cross_entropy:logits:labels --optimizer "$optimizer" --steps "$steps" --seed 3 --out "$work/$out" "$@"
+}
+losses() { sed -n 's/.*"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$work/$1/steps.jsonl"; }
+same_losses() { [ "$(losses "$1")" = "$(losses "$2")" ]; }
+close_losses() { # the two agree to 1e-3 of the first loss: signs of sums near 0 may differ
+    paste <(losses "$1") <(losses "$2") | awk 'NR == 1 { first = $2 } { d = $2 - $4; if (d < 0) d = -d; if (d > 1e-3 * first) bad = 1 } END { exit bad || NR == 0 }'
+}
+
+train four 12 "$demo,replicas=4" --devices 4 --fix '*=batch' --save 6 >"$work/out"
+check "the loss falls" awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(last < first - 0.3) }' <(losses four)
+check "bytes are told beside data parallelism" grep -q 'a replica sends .*AdamW data parallel: .* times as much' "$work/out"
+check "bytes are in the log" grep -q '"sent_bytes": [0-9]*, "data_parallel_bytes": [0-9]*' "$work/four/steps.jsonl"
+train one 12 "$demo,replicas=4" --devices 1 >/dev/null
+check "one device computes the same" close_losses four one
+train uneven 12 "$demo,replicas=4" --devices 3 --shares 2/1/1 --resize 5:1/0/3 >/dev/null 2>&1
+check "uneven shares and a resize too" close_losses four uneven
+
+train part 6 "$demo,replicas=4" --devices 4 --fix '*=batch' >/dev/null
+train part 12 "$demo,replicas=4" --devices 4 --fix '*=batch' --resume >/dev/null 2>&1
+check "resume goes on bit-identically: residuals are in the checkpoint" same_losses four part
+train fewer 6 "$demo,replicas=4" --devices 2 >/dev/null
+train fewer 12 "$demo,replicas=2" --devices 2 --resume >/dev/null 2>&1
+check "a run goes on with fewer replicas" [ "$(losses fewer | wc -l)" = 12 ]
+check "and the loss goes on falling" awk 'NR == 6 { middle = $2 } { last = $2 } END { exit !(last < middle) }' <(losses fewer)
+refuses() { ! "$@" >/dev/null 2>"$work/err"; }
+check "another k is refused" refuses train fewer 14 "${demo/k=8/k=4},replicas=2" --devices 2 --resume
+
+# Two micro-batches of half the size.
+"$MOTLEY" train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=4 --accumulate 2 --data "text:$work/text" \
+    --loss cross_entropy:logits:labels --optimizer "$demo,replicas=4,clip=1" --steps 8 --seed 3 --out "$work/sums" --devices 4 >/dev/null
+check "micro-batches and a clip" awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(last < first - 0.2) }' <(losses sums)
+
+# A checkpoint compares all copies of every parameter (runtime/checkpoint.c): a thousand steps in which they have to stay equal.
+f=models/fixtures/mlp
+long() { "$MOTLEY" train models/mlp_ts13_opt_dynamic.onnx --dim batch=8 \
+    --data "npy:x=$f/x.npy,labels=$f/labels.npy" --loss cross_entropy:logits:labels --backend cpu --devices 4 --fix '*=batch' \
+    --optimizer "demo:lr=1e-4,replicas=4,k=4,s=8,decay=0.99,wire=sign" --steps 1000 --save 100 --out "$work/long" >/dev/null 2>&1; }
+check "replicas are bit-identical for 1000 steps" long
+
+plan() { "$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=8 --loss cross_entropy:logits:labels --devices 4 -o "$work/plan" "$@" >/dev/null; }
+plan --optimizer adamw:lr=1e-3
+check "no plan has DeMo that was not asked for it" bash -c "! grep -qE 'top_k|scatter_mean|unpack|demo' '$work/plan'"
+plan --optimizer "$demo,replicas=4"
+check "one that was has" grep -q 'unpack' "$work/plan"
+check "3 replicas of a batch of 8 are refused" refuses plan --optimizer "$demo,replicas=3"
+check "and told why" grep -q "can't be dealt out to 3 replicas" "$work/err"
+
+[ "$failures" = 0 ] || { echo "$failures failed"; exit 1; }
