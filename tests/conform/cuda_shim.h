@@ -32,6 +32,13 @@ static inline float __int_as_float(int bits)
     return value;
 }
 
+static inline int __float_as_int(float value)
+{
+    int bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
 #define __global__
 #define __device__ static inline
 #define __shared__ static
