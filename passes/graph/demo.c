@@ -336,7 +336,7 @@ const MotPass mot_pass_demo = {
 
 MotDemoTraffic mot_demo_traffic(const MotGraph *g)
 {
-    enum { REFERENCE_ENTRY = 12 };
+    static const double reference_entry = 12;
     MotDemoTraffic sum = {0};
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
@@ -348,7 +348,7 @@ MotDemoTraffic mot_demo_traffic(const MotGraph *g)
                       *message = mot_graph_type(g, op->out[0]);
         double replicas = (double)index->dims[0];
         sum.message += (double)mot_type_bytes(message) / replicas;
-        sum.reference += (double)mot_type_elements(index) / replicas * REFERENCE_ENTRY;
+        sum.reference += (double)mot_type_elements(index) / replicas * reference_entry;
     }
     return sum.message > 0 ? sum : (MotDemoTraffic){0};
 }
