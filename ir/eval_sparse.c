@@ -95,7 +95,7 @@ MotStatus mot_eval_scatter_mean(MotEval *e)
 MotStatus mot_eval_pack(MotEval *e)
 {
     const MotAttr_wire *a = mot_attrs(e->op, wire);
-    MotWire wire = mot_wire_find(a->wire);
+    MotWireForm wire = mot_wire_find(a->wire);
     const int32_t *index = e->in[0].data;
     const double *x = mot_eval_load(e->ctx, &e->in[1]);
     float *value = mot_arena_array(&e->ctx->arena, float, a->k);
@@ -113,7 +113,7 @@ MotStatus mot_eval_pack(MotEval *e)
 MotStatus mot_eval_unpack(MotEval *e)
 {
     const MotAttr_wire *a = mot_attrs(e->op, wire);
-    MotWire wire = mot_wire_find(a->wire);
+    MotWireForm wire = mot_wire_find(a->wire);
     const uint8_t *message = e->in[0].data;
     int32_t *index = e->out[0].data;
     float *value = mot_arena_array(&e->ctx->arena, float, a->k);

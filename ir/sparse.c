@@ -6,12 +6,12 @@
 
 const char *const mot_wire_names[MOT_N_WIRES] = {"f32", "bf16", "int8", "sign"};
 
-MotWire mot_wire_find(const char *name)
+MotWireForm mot_wire_find(const char *name)
 {
     int wire = 0;
     while (wire < MOT_N_WIRES && (!name || strcmp(mot_wire_names[wire], name) != 0))
         wire++;
-    return (MotWire)wire;
+    return (MotWireForm)wire;
 }
 
 /* ---- Top-k: a heap of the best so far, the worst of them at its root ---- */
@@ -244,7 +244,7 @@ static int index_bits(int64_t n, int64_t k)
     return bits;
 }
 
-int64_t mot_sparse_message_bytes(MotWire wire, int64_t n, int64_t k)
+int64_t mot_sparse_message_bytes(MotWireForm wire, int64_t n, int64_t k)
 {
     return (wires[wire].scale_bits + k * (index_bits(n, k) + wires[wire].bits) + 7) / 8;
 }
@@ -259,8 +259,8 @@ static float find_scale(const float *value, int64_t k)
     return most;
 }
 
-void mot_sparse_pack(MotWire wire, int64_t n, int64_t k, const int32_t *index, const float *value,
-                     uint8_t *out_message)
+void mot_sparse_pack(MotWireForm wire, int64_t n, int64_t k, const int32_t *index,
+                     const float *value, uint8_t *out_message)
 {
     Bits b = {out_message, 0};
     float scale = find_scale(value, k);
@@ -273,7 +273,7 @@ void mot_sparse_pack(MotWire wire, int64_t n, int64_t k, const int32_t *index, c
         put_bits(&b, wires[wire].encode(value[i], scale), wires[wire].bits);
 }
 
-bool mot_sparse_unpack(MotWire wire, int64_t n, int64_t k, const uint8_t *message,
+bool mot_sparse_unpack(MotWireForm wire, int64_t n, int64_t k, const uint8_t *message,
                        int32_t *out_index, float *out_value)
 {
     int64_t at = 0;

@@ -13,16 +13,16 @@
 
 enum { MOT_MAX_PARTS = 256 };
 
-typedef enum MotWire {
+typedef enum MotWireForm {
     MOT_WIRE_F32,
     MOT_WIRE_BF16,
     MOT_WIRE_INT8,
     MOT_WIRE_SIGN,
     MOT_N_WIRES
-} MotWire;
+} MotWireForm;
 extern const char *const mot_wire_names[MOT_N_WIRES];
 /* MOT_N_WIRES if there is none of that name (NULL: none). */
-MotWire mot_wire_find(const char *name);
+MotWireForm mot_wire_find(const char *name);
 
 /* The k entries of x[n], 0 < k <= n < 2^31, largest by magnitude; equal ones by the lower index, NaN above all. O(n log k), in place. */
 void mot_sparse_top_k(const float *x, int64_t n, int64_t k, int32_t *out_index, float *out_value);
@@ -40,11 +40,11 @@ typedef struct MotSparseRows {
 bool mot_sparse_mean(const MotSparseRows *rows, int64_t n, float *out);
 
 /* Bytes of a message of k entries of n. */
-int64_t mot_sparse_message_bytes(MotWire wire, int64_t n, int64_t k);
-void mot_sparse_pack(MotWire wire, int64_t n, int64_t k, const int32_t *index, const float *value,
-                     uint8_t *out_message);
+int64_t mot_sparse_message_bytes(MotWireForm wire, int64_t n, int64_t k);
+void mot_sparse_pack(MotWireForm wire, int64_t n, int64_t k, const int32_t *index,
+                     const float *value, uint8_t *out_message);
 /* False for a message that nobody packed from k ascending indices below n and finite values. Its entries are then 0 .. k - 1, all 0. */
-bool mot_sparse_unpack(MotWire wire, int64_t n, int64_t k, const uint8_t *message,
+bool mot_sparse_unpack(MotWireForm wire, int64_t n, int64_t k, const uint8_t *message,
                        int32_t *out_index, float *out_value);
 
 #endif

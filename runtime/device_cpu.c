@@ -86,10 +86,10 @@ static void run_row(const MotServices *self, int64_t kind, int64_t wire, int64_t
             atomic_store(&fault->is_unordered, true);
         break;
     case MOT_ROW_PACK:
-        mot_sparse_pack((MotWire)wire, n, k, a, b, c);
+        mot_sparse_pack((MotWireForm)wire, n, k, a, b, c);
         break;
     case MOT_ROW_UNPACK:
-        if (!mot_sparse_unpack((MotWire)wire, n, k, a, b, c))
+        if (!mot_sparse_unpack((MotWireForm)wire, n, k, a, b, c))
             atomic_store(&fault->peer, row / (stride / parts));
         break;
     }

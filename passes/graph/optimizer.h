@@ -15,7 +15,7 @@ typedef struct MotDemo {
     double decay; /* of the momentum: delta = decay * delta + lr * g */
     double beta;  /* >= 0: instead of that, m = beta * m + (1 - beta) * g; -1: not given */
     double alpha; /* how much of what was sent leaves the momentum */
-    int64_t wire; /* MotWire (ir/sparse.h) */
+    int64_t wire; /* MotWireForm (ir/sparse.h) */
     int64_t base, select; /* MotDemoBase, MotDemoSelect */
 } MotDemo;
 

@@ -44,7 +44,7 @@ static inline void fill_ascending(const MotTensor *t, const char *name)
 static inline void fill_messages(const MotTensor *t, const char *name)
 {
     enum { SIZE = 20, K = 3 };
-    MotWire wire = mot_wire_find(name + 2);
+    MotWireForm wire = mot_wire_find(name + 2);
     int64_t bytes = mot_sparse_message_bytes(wire, SIZE, K);
     assert_int_equal(t->type.dims[t->type.rank - 1], bytes);
     for (int64_t row = 0; row < mot_type_elements(&t->type) / bytes; row++) {

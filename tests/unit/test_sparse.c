@@ -83,7 +83,7 @@ static void the_mean_is_over_contributors(void **state)
 }
 
 /* What wire may lose of x in a row whose largest magnitude is `scale`. */
-static double loss_of(MotWire wire, double x, double scale)
+static double loss_of(MotWireForm wire, double x, double scale)
 {
     return wire == MOT_WIRE_F32    ? 0
            : wire == MOT_WIRE_BF16 ? fabs(x) / 256
@@ -98,7 +98,7 @@ static void messages_give_what_was_packed(void **state)
     static int32_t index[MOST], got_index[MOST];
     static uint8_t message[8 * MOST];
     for (int round = 0; round < N_ROUNDS; round++) {
-        MotWire wire = (MotWire)(round % MOT_N_WIRES);
+        MotWireForm wire = (MotWireForm)(round % MOT_N_WIRES);
         int64_t n = 1 + draw(MOST), k = 1 + draw((uint32_t)n);
         float scale = 0;
         for (int64_t i = 0; i < n; i++)
@@ -138,7 +138,7 @@ static void other_messages_are_refused(void **state)
     static float value[MOST];
     int n_refused = 0, n_sound = 0;
     for (int round = 0; round < 20 * N_ROUNDS; round++) {
-        MotWire wire = (MotWire)(round % MOT_N_WIRES);
+        MotWireForm wire = (MotWireForm)(round % MOT_N_WIRES);
         int64_t n = 1 + draw(9), k = 1 + draw((uint32_t)n);
         for (int64_t i = 0; i < mot_sparse_message_bytes(wire, n, k); i++)
             message[i] = (uint8_t)draw(256);
