@@ -123,18 +123,18 @@ static uint32_t find_flat(Batcher *b, uint32_t kernel)
 /* Operands of all members, then results of all. */
 static MotInstr join(MotCtx *ctx, const Batch *batch)
 {
-    uint32_t n = batch->members.n;
+    uint32_t n = batch->members.n, at = 0;
     MotInstr joined = batch->members.data[0];
-    uint32_t n_in = joined.n_in, n_out = joined.n_bufs - n_in;
-    uint32_t *bufs = mot_arena_array(&ctx->arena, uint32_t, n *(n_in + n_out));
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t *own = batch->members.data[i].bufs;
-        memcpy(bufs + i * n_in, own, n_in * sizeof *own);
-        memcpy(bufs + n * n_in + i * n_out, own + n_in, n_out * sizeof *own);
-    }
-    joined.bufs = bufs;
+    uint32_t n_in = joined.n_in, n_out = joined.n_bufs - n_in, n_bufs = n * joined.n_bufs;
+    joined.bufs = mot_arena_array(&ctx->arena, uint32_t, n_bufs);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < n_in; k++)
+            joined.bufs[at++] = batch->members.data[i].bufs[k];
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < n_out; k++)
+            joined.bufs[at++] = batch->members.data[i].bufs[n_in + k];
     joined.n_in = n * n_in;
-    joined.n_bufs = n * (n_in + n_out);
+    joined.n_bufs = n_bufs;
     joined.n_sets = n;
     joined.kernel = batch->kernel;
     if (joined.origin)
@@ -195,8 +195,8 @@ static void batch_section(Batcher *b, MotSection section)
             mot_vec_push(&p->ctx->arena, &b->out, *ins);
     }
     flush(b);
-    if (b->out.n)
-        memcpy(p->section[section].data, b->out.data, b->out.n * sizeof *b->out.data);
+    for (uint32_t i = 0; i < b->out.n; i++)
+        p->section[section].data[i] = b->out.data[i];
     p->section[section].n = b->out.n;
 }
 
