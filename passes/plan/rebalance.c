@@ -124,7 +124,7 @@ static void find_parts(const MotRebalance *b, const int64_t *share, double *out_
 /* A speed of `age` steps ago, on its way to the others' median. */
 static double age_unit(double unit, int64_t age, double others)
 {
-    double kept = exp2(-(double)age / AGEING);
+    double kept = exp2(-(double)age / (double)AGEING);
     return isnan(unit) ? NAN : exp(kept * log(unit) + (1 - kept) * log(others));
 }
 
@@ -189,7 +189,7 @@ static double find_shares(const MotRebalance *b, const Speed *speed, double now,
     uint32_t slowest;
     bool is_worth_it = level(b, speed, now, part) <= (1 - GAIN) * now;
     for (uint32_t i = 0; i < b->n; i++)
-        ratio[i] = (int64_t)(part[i] * SCALE);
+        ratio[i] = (int64_t)(part[i] * (double)SCALE);
     memcpy(out_share, b->share, b->n * sizeof *share);
     for (int64_t sum = 1; is_worth_it && sum <= LARGEST_SUM; sum++) {
         mot_share_split(ratio, b->n, sum, share);
