@@ -8,7 +8,6 @@
 #include "ir/builder.h"
 #include "passes/lower/batch.h"
 #include "passes/lower/coalesce.h"
-#include "passes/lower/delay.h"
 #include "passes/lower/events.h"
 #include "passes/lower/in_place.h"
 #include "passes/lower/lowering.h"
@@ -559,10 +558,8 @@ static void lower_stage(MotLowering *l, uint32_t stage)
     if (!mot_debug_lists(l->ctx->debug.skip, "", "batch"))
         mot_batch(l->program);
     for (int s = 0; s < MOT_N_SECTIONS; s++)
-        if (l->program->section[s].n) {
-            mot_delay_kernels(l->program, (MotSection)s);
+        if (l->program->section[s].n)
             mot_coalesce(l->program, (MotSection)s);
-        }
     mot_reuse_operands(l->program);
     for (int s = 0; s < MOT_N_SECTIONS; s++)
         mot_add_events(l->program, (MotSection)s);

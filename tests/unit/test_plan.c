@@ -545,10 +545,7 @@ static void planning_is_deterministic(void **state)
     assert_string_equal(mot_text_get(&text[0]), mot_text_get(&text[1]));
 }
 
-/*
- * What is predicted is what binding the lowered program lays out, within 5 %, and 10 % for what kernels read that are held back while a
- * collective travels (passes/lower/delay.h).
- */
+/* What is predicted is what binding the lowered program lays out, within 5 %. */
 static void lowered_plans_keep_the_predicted_memory(void **state)
 {
     MotCtx *ctx = *state;
@@ -564,7 +561,7 @@ static void lowered_plans_keep_the_predicted_memory(void **state)
             MotBinding binding;
             assert_ok(ctx, mot_program_bind(ctx, pipeline->stages.data[0], device, &binding));
             double ratio = (double)binding.arena_bytes / plan->devices[device].memory;
-            if (ratio < 0.95 || ratio > 1.15)
+            if (ratio < 0.95 || ratio > 1.05)
                 fail_msg("device %u: %.3f of the prediction", device, ratio);
         }
     }
