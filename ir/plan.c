@@ -140,14 +140,17 @@ static void complain(Checker *c, const MotOp *op, const char *what)
 
 static void check_axis(Checker *c, const MotMeshAxis *axis)
 {
-    int64_t total = 0;
+    MotArena *arena = &c->plan->ctx->arena;
+    const char *name = axis->name ? mot_quote(arena, axis->name) : "without a name";
+    int64_t least = 0, total = 0;
     for (uint32_t i = 0; i < axis->n; i++) {
-        if (axis->share[i] < 0)
-            complain(c, NULL, "a share is negative");
+        least = axis->share[i] < least ? axis->share[i] : least;
         total += axis->share[i];
     }
-    if (total <= 0)
-        complain(c, NULL, "the shares of an axis are all zero");
+    if (least < 0)
+        complain(c, NULL, mot_arena_printf(arena, "a share of axis %s is negative", name));
+    else if (total == 0)
+        complain(c, NULL, mot_arena_printf(arena, "the shares of axis %s are all zero", name));
 }
 
 static void check_mesh(Checker *c, const MotMesh *mesh)

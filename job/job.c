@@ -335,6 +335,18 @@ static MotStatus refuse_empty_inputs(MotCtx *ctx, const MotGraph *g)
     return MOT_OK;
 }
 
+static MotStatus refuse_frozen(MotCtx *ctx, const MotJob *job)
+{
+    for (uint32_t i = 0; i < job->trained.n; i++)
+        if (job->trained.rows[i].is_trained)
+            return MOT_OK;
+    if (mot_args_has(job->args, "--freeze"))
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--freeze leaves nothing to train");
+    mot_fail(ctx, MOT_ERR_MODEL, (MotLoc){job->model, NULL}, "none of the initializers trains");
+    mot_hint(ctx, "motley import %s tells why; --train GLOB trains them all the same", job->model);
+    return ctx->status;
+}
+
 MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bool labels_are_files)
 {
     const char *loss = mot_args_get(job->args, "--loss", NULL);
@@ -346,6 +358,7 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
         MOT_TRY(mot_args_int(ctx, job->args, "--accumulate", 1, MOT_MAX_MICRO, 1, &n_micro));
     job->n_micro = (uint32_t)n_micro;
     MotPassOpts opts = {.loss = &job->loss, .accumulates = n_micro > 1};
+    MOT_TRY(refuse_frozen(ctx, job));
     MOT_TRY(refuse_empty_inputs(ctx, job->graph));
     MOT_TRY(mot_loss_parse(ctx, job->graph, loss, &job->loss));
     if (labels_are_files)

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_FIELDS = 8, VALIDATION_PART = 10 };
 
@@ -52,6 +53,24 @@ static void shuffle(MotData *d, int64_t epoch)
 static MotStatus refuse(MotData *d, const char *file, const char *what)
 {
     return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "%s", what);
+}
+
+/*
+ * The path at the beginning of `text`: the longest part up to a comma, or all, that is a file; if none is, up to the first comma.
+ * So paths may hold commas. `out_rest` stands behind the comma; NULL: there is none.
+ */
+static const char *take_path(MotData *d, const char *text, const char **out_rest)
+{
+    char *path = mot_arena_strdup(&d->ctx->arena, text);
+    size_t n = strlen(text), first = strcspn(text, ",");
+    while (n > first && access(path, F_OK) != 0) {
+        do
+            n--;
+        while (path[n] != ',');
+        path[n] = 0;
+    }
+    *out_rest = text[n] ? text + n + 1 : NULL;
+    return path;
 }
 
 /* ---- Language models ---- */
@@ -167,7 +186,7 @@ static MotStatus read_tokens(MotData *d, const char *path, const MotFileMap *fil
     return MOT_OK;
 }
 
-static MotStatus divide_windows(MotData *d, const char *path)
+static void divide_windows(MotData *d)
 {
     int64_t per_batch = mot_type_elements(&d->opts.fields[0].type);
     d->window = per_batch / d->opts.batch;
@@ -176,11 +195,6 @@ static MotStatus divide_windows(MotData *d, const char *path)
     d->n_train = d->valid_start > 0 ? (d->valid_start - 1) / d->window : 0;
     d->n_valid =
         d->n_tokens - d->valid_start > 0 ? (d->n_tokens - d->valid_start - 1) / d->window : 0;
-    if (d->n_train < d->opts.batch)
-        return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                        "gives %lld training windows of %lld tokens, one batch needs %lld",
-                        (long long)d->n_train, (long long)d->window, (long long)d->opts.batch);
-    return MOT_OK;
 }
 
 static void fill_window(const MotData *d, uint32_t field, int64_t sample, int64_t slot, void *out)
@@ -246,7 +260,7 @@ static MotStatus take_array(MotData *d, uint32_t k, const MotTensor *array, cons
                         (long long)d->opts.batch);
     for (int i = 1; fits && i < array->type.rank; i++)
         fits = array->type.dims[i] == field->type.dims[i];
-    if (!fits || array->type.dims[0] < d->opts.batch)
+    if (!fits)
         return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
                         "is [%s]; input %s takes batches [%s]",
                         mot_shape_text(&d->ctx->arena, array->type.dims, array->type.rank),
@@ -255,7 +269,7 @@ static MotStatus take_array(MotData *d, uint32_t k, const MotTensor *array, cons
     if (d->arrays[0].data && d->n_train + d->n_valid != array->type.dims[0])
         return refuse(d, path, "has another number of rows than the array before it");
     d->arrays[k] = *array;
-    d->sample_bytes[k] = mot_type_bytes(&array->type) / array->type.dims[0];
+    d->sample_bytes[k] = mot_type_bytes(&field->type) / d->opts.batch;
     d->n_valid = array->type.dims[0] / VALIDATION_PART;
     d->n_train = array->type.dims[0] - d->n_valid;
     return MOT_OK;
@@ -288,14 +302,13 @@ static uint32_t find_field(const MotData *d, const char *item)
 static MotStatus open_arrays(MotData *d, const char *list)
 {
     const char *path[MAX_FIELDS] = {0};
-    for (const char *p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-        const char *item = mot_arena_strndup(&d->ctx->arena, p, strcspn(p, ","));
+    for (const char *item = list; item && *item;) {
         uint32_t k = find_field(d, item);
         if (k == d->opts.n_fields)
             return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                             "--data npy: %s names no input of the model",
                             mot_quote(&d->ctx->arena, item));
-        path[k] = item + strlen(d->opts.fields[k].input) + 1;
+        path[k] = take_path(d, item + strlen(d->opts.fields[k].input) + 1, &item);
     }
     for (uint32_t k = 0; k < d->opts.n_fields; k++) {
         const char *name = d->opts.fields[k].input;
@@ -348,10 +361,9 @@ static MotTensor scale_bytes(MotData *d, const MotTensor *bytes, MotDtype dtype)
 static MotStatus open_idx(MotData *d, const char *list)
 {
     const MotDataField *f = d->opts.fields;
-    size_t n = strcspn(list, ",");
-    const char *images = mot_arena_strndup(&d->ctx->arena, list, n), *labels = list + n + 1;
+    const char *labels, *images = take_path(d, list, &labels);
     MotTensor image, label;
-    if (!n || !list[n] || !*labels || strchr(labels, ','))
+    if (!*images || !labels || !*labels)
         return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data %s: it is idx:IMAGES,LABELS",
                         mot_quote(&d->ctx->arena, list));
     MOT_TRY(check_labelled(d, "idx"));
@@ -395,13 +407,12 @@ static MotStatus open_csv(MotData *d, const char *rest)
 
 /* ---- Common ---- */
 
-/* The file up to its options, and that the model is one of language. */
-static MotStatus begin_text(MotData *d, const char *kind, const char *rest, const char **out_path,
+/* The file, and that the model is one of language. */
+static MotStatus begin_text(MotData *d, const char *kind, const char *path,
                             const MotFileMap **out_file)
 {
     const MotDataField *f = d->opts.fields;
-    *out_path = mot_arena_strndup(&d->ctx->arena, rest, strcspn(rest, ","));
-    if (!**out_path)
+    if (!*path)
         return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data %s: names no file; %s:FILE",
                         kind, kind);
     if (d->opts.n_fields != 2 || mot_dtype_class(f[0].type.dtype) != MOT_CLASS_INT ||
@@ -410,33 +421,35 @@ static MotStatus begin_text(MotData *d, const char *kind, const char *rest, cons
         return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "--data %s: needs a model with one input of tokens and a label a token",
                         kind);
-    return mot_file_map(d->ctx, *out_path, out_file);
+    return mot_file_map(d->ctx, path, out_file);
 }
 
 static MotStatus open_text(MotData *d, const char *rest)
 {
-    const char *path, *option = strchr(rest, ',') ? strchr(rest, ',') + 1 : "unit=char";
+    const char *option, *path = take_path(d, rest, &option);
     const MotFileMap *file;
-    bool has_bytes = strcmp(option, "unit=byte") == 0;
-    if (!has_bytes && strcmp(option, "unit=char") != 0)
+    bool has_bytes = option && strcmp(option, "unit=byte") == 0;
+    if (option && !has_bytes && strcmp(option, "unit=char") != 0)
         return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "--data: %s is not unit=char or unit=byte",
                         mot_quote(&d->ctx->arena, option));
-    MOT_TRY(begin_text(d, "text", rest, &path, &file));
+    MOT_TRY(begin_text(d, "text", path, &file));
     MOT_TRY(has_bytes ? read_bytes(d, path, file) : read_characters(d, path, file));
-    return divide_windows(d, path);
+    divide_windows(d);
+    return MOT_OK;
 }
 
 static MotStatus open_tokens(MotData *d, const char *rest)
 {
-    const char *path, *option = strchr(rest, ',');
+    const char *option, *path = take_path(d, rest, &option);
     const MotFileMap *file;
     if (option)
         return mot_fail(d->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--data tokens: takes no option %s",
-                        mot_quote(&d->ctx->arena, option + 1));
-    MOT_TRY(begin_text(d, "tokens", rest, &path, &file));
+                        mot_quote(&d->ctx->arena, option));
+    MOT_TRY(begin_text(d, "tokens", path, &file));
     MOT_TRY(read_tokens(d, path, file));
-    return divide_windows(d, path);
+    divide_windows(d);
+    return MOT_OK;
 }
 
 static const struct {
@@ -447,6 +460,25 @@ static const struct {
                {"npy", open_arrays},
                {"idx", open_idx},
                {"csv", open_csv}};
+
+/* Whether what is left after validation fills a batch. */
+static MotStatus check_batch(MotData *d, const char *spec)
+{
+    MotArena *arena = &d->ctx->arena;
+    if (d->n_train >= d->opts.batch)
+        return MOT_OK;
+    const char *what = d->tokens
+                           ? mot_arena_printf(arena, "windows of %lld tokens", (long long)d->window)
+                           : "rows";
+    mot_fail(d->ctx, MOT_ERR_DATA, MOT_NOWHERE,
+             "--data %s: %lld training %s are less than a batch of %lld (the last %d %% are for "
+             "validation: %lld)",
+             mot_quote(arena, spec), (long long)d->n_train, what, (long long)d->opts.batch,
+             100 / VALIDATION_PART, (long long)d->n_valid);
+    mot_hint(d->ctx,
+             "give more data or, where the model leaves it open, a smaller batch with --dim");
+    return d->ctx->status;
+}
 
 MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts, MotData **out_data)
 {
@@ -471,10 +503,7 @@ MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts, 
                         "--data %s: the kinds are text:, tokens:, npy:, idx: and csv:",
                         mot_quote(&ctx->arena, spec));
     MOT_TRY(open(d, rest));
-    if (d->n_train < opts->batch)
-        return mot_fail(ctx, MOT_ERR_DATA, MOT_NOWHERE,
-                        "%lld training samples are less than one batch of %lld",
-                        (long long)d->n_train, (long long)opts->batch);
+    MOT_TRY(check_batch(d, spec));
     d->order = mot_arena_array(&ctx->arena, uint32_t, d->n_train);
     *out_data = d;
     return MOT_OK;

@@ -35,7 +35,8 @@ typedef struct MotData MotData;
 MOT_CHECKED MotStatus mot_labels_check(MotCtx *ctx, const char *path, const MotTensor *labels,
                                        int64_t n_classes, int64_t ignore);
 
-/* `spec` as in `--data` (text:FILE[,unit=char|byte], tokens:FILE, npy:IN=FILE,..., idx:IMAGES,LABELS, csv:FILE,label=COLUMN). Fails with MOT_ERR_USAGE or MOT_ERR_DATA. */
+/* `spec` as in `--data` (text:FILE[,unit=char|byte], tokens:FILE, npy:IN=FILE,..., idx:IMAGES,LABELS, csv:FILE,label=COLUMN). A FILE
+ * ends before the last comma up to which it is a file. Fails with MOT_ERR_USAGE or MOT_ERR_DATA. */
 MOT_CHECKED MotStatus mot_data_open(MotCtx *ctx, const char *spec, const MotDataOpts *opts,
                                     MotData **out_data);
 

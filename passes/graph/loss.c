@@ -84,6 +84,18 @@ static MotValue widen(LossRule *r, MotValue v)
     return type_of(r, v).dtype == MOT_F64 ? v : mot_cast(&r->b, v, MOT_F32);
 }
 
+/* The option names an axis that the logits lack. */
+static MotValue refuse_axis(LossRule *r)
+{
+    MotCtx *ctx = r->b.graph->ctx;
+    MotType x = type_of(r, r->value);
+    mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+             "--loss: axis=%lld: %s is [%s], its axes are %d to %d", (long long)r->spec->axis,
+             mot_quote(&ctx->arena, r->spec->value), mot_shape_text(&ctx->arena, x.dims, x.rank),
+             -x.rank, x.rank - 1);
+    return 0;
+}
+
 static MotValue refuse_shapes(LossRule *r, const char *what, MotValue a, MotValue b)
 {
     MotCtx *ctx = r->b.graph->ctx;
@@ -171,7 +183,7 @@ static MotValue build_cross_entropy(LossRule *r)
         fitting = type_of(r, given);
     int axis = find_class_axis(r, &x, fitting.dtype ? &fitting : NULL);
     if (axis < 0)
-        return refuse_shapes(r, "the logits have no such axis", r->value, r->value);
+        return refuse_axis(r);
     if (!fitting.dtype) {
         fitting = remove_dim(x, axis);
         fitting.dtype = MOT_I64;
@@ -283,26 +295,37 @@ static bool parse_int(const char *text, int64_t *out)
     return end != text && *end == 0;
 }
 
+static bool parse_ignore(const char *text, MotLoss *loss)
+{
+    return parse_int(text, &loss->ignore);
+}
+
+static bool parse_smoothing(const char *text, MotLoss *loss)
+{
+    char *end;
+    loss->smoothing = strtod(text, &end);
+    return end != text && *end == 0 && loss->smoothing >= 0 && loss->smoothing <= 1;
+}
+
+/* Whether the logits have it is seen when the loss is built. */
+static bool parse_axis(const char *text, MotLoss *loss)
+{
+    return parse_int(text, &loss->axis) && loss->axis >= -MOT_MAX_RANK && loss->axis < MOT_MAX_RANK;
+}
+
+static const struct {
+    const char *name;
+    bool (*parse)(const char *text, MotLoss *loss);
+} options[] = {{"ignore=", parse_ignore}, {"smoothing=", parse_smoothing}, {"axis=", parse_axis}};
+
 /* Whether `item` is an option, and if it is a legal one, sets it. */
 static bool parse_option(const char *item, MotLoss *loss, bool *out_legal)
 {
-    static const char *const names[] = {"ignore=", "smoothing=", "axis="};
-    for (int i = 0; i < 3; i++) {
-        size_t n = strlen(names[i]);
-        if (strncmp(item, names[i], n) != 0)
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        size_t n = strlen(options[i].name);
+        if (strncmp(item, options[i].name, n) != 0)
             continue;
-        char *end = NULL;
-        int64_t axis = 0;
-        if (i == 0) {
-            *out_legal = parse_int(item + n, &loss->ignore);
-        } else if (i == 1) {
-            loss->smoothing = strtod(item + n, &end);
-            *out_legal =
-                end != item + n && *end == 0 && loss->smoothing >= 0 && loss->smoothing <= 1;
-        } else {
-            *out_legal = parse_int(item + n, &axis) && axis >= -MOT_MAX_RANK && axis < MOT_MAX_RANK;
-            loss->axis = axis;
-        }
+        *out_legal = options[i].parse(item + n, loss);
         return true;
     }
     return false;
@@ -325,6 +348,25 @@ static MotStatus take_options(MotCtx *ctx, const char *text, char *rest, MotLoss
     return MOT_OK;
 }
 
+/*
+ * A target that ends in a comma, a word, `=`, and what is a number or no file's name: an option that there is not, unless an
+ * input is called so.
+ */
+static MotStatus refuse_unknown_option(MotCtx *ctx, const MotGraph *g, const char *text,
+                                       const char *target)
+{
+    const char *item = strrchr(target, ',');
+    size_t n = item ? strspn(++item, "abcdefghijklmnopqrstuvwxyz_") : 0;
+    if (n == 0 || item[n] != '=' || mot_edit_find_input(g, target))
+        return MOT_OK;
+    char *end;
+    (void)strtod(item + n + 1, &end);
+    if (*end && strpbrk(item + n, "./"))
+        return MOT_OK;
+    const char *word = mot_quote(&ctx->arena, mot_arena_strndup(&ctx->arena, item, n));
+    return refuse_text(ctx, text, mot_arena_printf(&ctx->arena, "there is no option %s", word));
+}
+
 /* Splits `rest` after the longest prefix that names a value and is followed by `:`, or by the end without a target. */
 static MotStatus take_names(MotCtx *ctx, const MotGraph *g, const char *text, char *rest,
                             MotLoss *loss)
@@ -341,7 +383,7 @@ static MotStatus take_names(MotCtx *ctx, const MotGraph *g, const char *text, ch
         if (find_value(g, rest)) {
             loss->value = mot_intern(ctx, rest);
             loss->source = loss->input = mot_intern(ctx, rest + n + 1);
-            return MOT_OK;
+            return refuse_unknown_option(ctx, g, text, loss->source);
         }
         rest[n] = ':';
     }

@@ -47,6 +47,10 @@ npy labels_u8.npy '|u1' '8, 16' < <(bytes 128 5)
 npy rows.npy '<i8' '40, 16' < <(bytes 5120 0)
 npy rows_negative.npy '|i1' '40, 16' < <(bytes 640 371)
 npy few.npy '<i8' '9, 16' < <(bytes 1152 0)
+cp few.npy a,b.npy
+cp few.npy a,labels=c.npy
+cp text a,b.text
+cp doubles.npy a,b=x.npy
 table() { # ROWS: 20 features and a label
     awk -v n="$1" 'BEGIN { for (i = 0; i < 20; i++) printf "f%d,", i; print "class"
         for (r = 0; r < n; r++) { for (i = 0; i < 20; i++) printf "%g,", (r * 20 + i) % 7 / 7; print r % 10 } }'
@@ -60,20 +64,25 @@ table 10 >table_short.csv
 { printf '\0\0\x08\x01\0\0\0\x28'; bytes 40 11; } >digits
 { printf '\0\0\x08\x01\0\0\0\x28'; bytes 40 12; } >digits_big
 { printf '\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff'; bytes 10 0; } >images_hostile
+sed 's/share=.*]/share=[0, 0]/' "$root/tests/plans/mlp_two_axes.mot" >zero.mot
+cp table.csv a,b.csv
+cp images a,b
+cp digits labels=c
 printf 'devices: [{name: a, slow: nan}]\n' >cluster_slow.yaml
 printf 'devices: [{name: a, memory: 1MiB}]\n' >cluster_small.yaml
 
 failures=0
 checks=0
 expect() { # CODE TEXT COMMAND...: TEXT must stand in the first line of standard error, unless it is empty
-    local code=$1 text=$2 got=0 first
+    local code=$1 text=$2 got=0 first repeated
     shift 2
     checks=$((checks + 1))
     rm -rf out # what an earlier line trained
     "$@" >stdout 2>stderr || got=$?
     first=$(head -1 stderr)
-    if [ "$got" != "$code" ] || [[ $first != *"$text"* ]] || grep -qE 'Sanitizer|runtime error' stderr; then
-        echo "FAILED: $*: exit code $got, not $code, or the message is not \"$text\":"
+    repeated=$(sort stderr | uniq -d)
+    if [ "$got" != "$code" ] || [[ $first != *"$text"* ]] || [ -n "$repeated" ] || grep -qE 'Sanitizer|runtime error' stderr; then
+        echo "FAILED: $*: exit code $got, not $code, or the message is not \"$text\", or says a thing twice:"
         head -5 stderr
         failures=$((failures + 1))
     fi
@@ -128,6 +137,9 @@ done <<'TABLE'
 2|are all zero|$GRAD:$LABELS --devices 2 --shares 0/0
 2|shares are integers|$GRAD:$LABELS --devices 2 --shares -1/2
 0||$GRAD:$LABELS --devices 2 --shares 1000000/1
+2|its axes are -3 to 2|$GRAD:$LABELS,axis=7
+2|there is no option "foo"|$GRAD:$LABELS,foo=2
+2|--freeze leaves nothing to train|$GRAD:$LABELS --freeze *
 2|it is GLOB=CHOICE|$GRAD:$LABELS --devices 2 --fix nope
 2|no operator that matches|$GRAD:$LABELS --devices 2 --fix *=bogus
 2|it is cpu or ref|$GRAD:$LABELS --backend cuda
@@ -136,7 +148,7 @@ done <<'TABLE'
 2|--data is needed|$TRAIN
 2|names no file|$TRAIN --data text:
 1|No such file|$TRAIN --data text:nofile
-7|gives 0 training windows|$TRAIN --data text:short
+7|0 training windows of 16 tokens are less than a batch of 4 (the last 10 % are for validation: 0)|$TRAIN --data text:short
 7|is not valid UTF-8|$TRAIN --data text:not_utf8
 7|bytes need a vocabulary of 256|$TRAIN --data text:text,unit=byte
 2|is not unit=char or unit=byte|$TRAIN --data text:text,unit=word
@@ -146,12 +158,18 @@ done <<'TABLE'
 2|no file for "labels"|$TRAIN --data npy:input_ids=rows.npy
 2|"foo=x.npy" names no input|$TRAIN --data npy:input_ids=rows.npy,labels=rows.npy,foo=x.npy
 7|label -7 at index 0|$TRAIN --data npy:input_ids=rows.npy,labels=rows_negative.npy
+0|no validation|$TRAIN --data npy:input_ids=a,b.npy,labels=a,labels=c.npy
+0||$TRAIN --data text:a,b.text,unit=char
+0||$TRAIN_MLP --data idx:a,b,labels=c
+0||$TRAIN_MLP --data csv:a,b.csv,label=class
+0||run $MLP --input x=a,b=x.npy --cast
+1|nofile.npy: No such file|$TRAIN --data npy:input_ids=nofile.npy,labels=rows.npy
 0|no validation|$TRAIN --data npy:input_ids=few.npy,labels=few.npy
 0||$TRAIN_MLP --data csv:table.csv,label=class
 7|table_class.csv: line 41, column "class": "10" is none of the 10 classes|$TRAIN_MLP --data csv:table_class.csv,label=class
 7|table_cell.csv: line 5, column "f1": "x|$TRAIN_MLP --data csv:table_cell.csv,label=class
 7|is [40x19]; input "x" takes batches [16x20]|$TRAIN_MLP --data csv:table_narrow.csv,label=class
-7|is [10x20]; input "x" takes batches [16x20]|$TRAIN_MLP --data csv:table_short.csv,label=class
+7|9 training rows are less than a batch of 16 (the last 10 % are for validation: 1)|$TRAIN_MLP --data csv:table_short.csv,label=class
 7|there is no column "klass"|$TRAIN_MLP --data csv:table.csv,label=klass
 2|it is csv:FILE,label=COLUMN|$TRAIN_MLP --data csv:table.csv
 2|needs a model with one input of floats|$TRAIN --data csv:table.csv,label=class
@@ -173,6 +191,7 @@ done <<'TABLE'
 7|holds no sound checkpoint|$TRAIN --data text:text --resume --out nothing
 
 2|slow: "nan"|$TRAIN --data text:text -c cluster_slow.yaml
+4|the shares of axis "rows" are all zero|explain zero.mot
 4|no plan fits|$TRAIN --data text:text -c cluster_small.yaml --dim batch=64
 
 0||$TRAIN --data text:text --out kept

@@ -78,6 +78,8 @@ static void names_may_hold_colons_commas_and_equals(void **state)
     loss = parse(ctx, g, "mse:a:b:c:d.npy");
     assert_string_equal(loss.value, "a:b");
     assert_string_equal(loss.source, "c:d.npy");
+    loss = parse(ctx, g, "mse:logits:runs/a,b=2.npy"); /* a file's name */
+    assert_string_equal(loss.source, "runs/a,b=2.npy");
     loss = parse(ctx, g, "mse:c,axis=1:t,2.npy");
     assert_string_equal(loss.value, "c,axis=1");
     assert_string_equal(loss.source, "t,2.npy");
@@ -105,6 +107,9 @@ static void bad_text_is_refused(void **state)
         {"cross_entropy:logits:l,smoothing=2", "bad option"},
         {"cross_entropy:logits:l,ignore=x", "bad option"},
         {"cross_entropy:logits:l,axis=9", "bad option"},
+        {"cross_entropy:logits:l,foo=2", "there is no option \"foo\""},
+        {"cross_entropy:logits:l,foo=0.5", "there is no option \"foo\""},
+        {"cross_entropy:logits:l,foo=bar,axis=1", "there is no option \"foo\""},
         {"mse:logits:t,axis=1", "only cross_entropy has options"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -186,7 +191,6 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     } bad[] = {
         {"f32[2x3x5]", "cross_entropy:logits:y", "i64[2x4]", "there must be one label a row"},
         {"f32[2x3x5]", "cross_entropy:logits:y", "f32[2x3]", "labels must be i64 or i32"},
-        {"f32[2x5]", "cross_entropy:logits:y,axis=2", NULL, "no such axis"},
         {"f32", "cross_entropy:logits:y", NULL, "no float tensor"},
         {"i64[2x5]", "cross_entropy:logits:y", NULL, "no float tensor"},
         {"f32[2x5]", "mse:logits:y", "f32[2]", "the target must be of the output's type"},
@@ -196,6 +200,8 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         check_error(ctx, attach(ctx, model(ctx, bad[i].logits), bad[i].text, bad[i].labels),
                     MOT_ERR_MODEL, bad[i].message);
+    check_error(ctx, attach(ctx, model(ctx, "f32[2x5]"), "cross_entropy:logits:y,axis=2", NULL),
+                MOT_ERR_USAGE, "axis=2: \"logits\" is [2x5], its axes are -2 to 1");
     MotPassOpts none = {0};
     check_error(ctx, mot_passes_run_list(ctx, model(ctx, "f32"), &none, "loss"), MOT_ERR_USAGE,
                 "no loss to attach");
