@@ -149,7 +149,8 @@ void mot_json_put_number(MotJsonWriter *w, const char *key, double value)
 {
     begin_value(w, key);
     char digits[32];
-    snprintf(digits, sizeof digits, "%.9g", value);
+    bool is_integer = fabs(value) < 0x1p53 && trunc(value) == value;
+    snprintf(digits, sizeof digits, is_integer ? "%.0f" : "%.9g", value);
     bool is_float = fabs(value) <= (double)FLT_MAX && (double)(float)value == value;
     if (!is_float && strtod(digits, NULL) != value)
         snprintf(digits, sizeof digits, "%.15g", value);

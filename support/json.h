@@ -40,7 +40,7 @@ void mot_json_close(MotJsonWriter *w, char bracket);
 /* NULL becomes null. */
 void mot_json_put_string(MotJsonWriter *w, const char *key, const char *value);
 void mot_json_put_int(MotJsonWriter *w, const char *key, int64_t value);
-/* 9 digits where the value is a float32, else as many as it takes to read it back; null if it is not finite. */
+/* Integers as such; else 9 digits where the value is a float32, or as many as it takes to read it back; null if it is not finite. */
 void mot_json_put_number(MotJsonWriter *w, const char *key, double value);
 void mot_json_put_bool(MotJsonWriter *w, const char *key, bool value);
 /* An array of integers. */

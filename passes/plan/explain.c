@@ -176,6 +176,12 @@ MotStatus mot_plan_report(const MotPlan *plan, const MotPlanStats *stats, MotTex
     return MOT_OK;
 }
 
+/* NaN: null. */
+static void put_bytes(MotJsonWriter *w, const char *key, double bytes)
+{
+    mot_json_put_number(w, key, round(bytes));
+}
+
 static void put_layers(const Report *r, MotJsonWriter *w)
 {
     mot_json_open(w, "layers", '[');
@@ -188,7 +194,7 @@ static void put_layers(const Report *r, MotJsonWriter *w)
         mot_json_put_string(w, "split", l->split);
         mot_json_put_number(w, "compute_s", l->seconds);
         mot_json_put_number(w, "collectives_s", l->collective);
-        mot_json_put_number(w, "moved_bytes", l->bytes);
+        put_bytes(w, "moved_bytes", l->bytes);
         mot_json_close(w, '}');
     }
     mot_json_close(w, ']');
@@ -206,9 +212,9 @@ static void put_devices(const Report *r, MotJsonWriter *w)
         mot_json_put_int(w, "share", mesh->axis[0].share[i]);
         mot_json_put_number(w, "busy_s", p->busy);
         mot_json_put_number(w, "collectives_s", p->communication);
-        mot_json_put_number(w, "memory_bytes", p->memory);
-        mot_json_put_number(w, "memory_cap_bytes", d->memory > 0 ? d->memory : (double)NAN);
-        mot_json_put_number(w, "received_bytes", p->bytes);
+        put_bytes(w, "memory_bytes", p->memory);
+        put_bytes(w, "memory_cap_bytes", d->memory > 0 ? d->memory : (double)NAN);
+        put_bytes(w, "received_bytes", p->bytes);
         mot_json_put_bool(w, "assumed", d->is_assumed);
         mot_json_close(w, '}');
     }

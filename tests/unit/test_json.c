@@ -83,6 +83,20 @@ static void numbers_read_back_equal(void **state)
     assert_true(mot_json_number(mot_json_at(root, N + 2), -7) == -7);
 }
 
+static void integers_are_written_as_such(void **state)
+{
+    MotCtx *ctx = *state;
+    static const double numbers[] = {0, -3, 0x1p31, 1e9, 0x1p53 - 1, 1.5};
+    MotJsonWriter w;
+    mot_json_begin(&w, &ctx->arena);
+    mot_json_open(&w, NULL, '[');
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        mot_json_put_number(&w, NULL, numbers[i]);
+    mot_json_close(&w, ']');
+    assert_string_equal(mot_text_get(&w.text),
+                        "[0, -3, 2147483648, 1000000000, 9007199254740991, 1.5]");
+}
+
 static void strings_of_any_bytes_make_valid_json(void **state)
 {
     MotCtx *ctx = *state;
@@ -105,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(commas_and_nesting),
         TEST(numbers_read_back_equal),
+        TEST(integers_are_written_as_such),
         TEST(strings_of_any_bytes_make_valid_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
