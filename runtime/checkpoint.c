@@ -360,19 +360,35 @@ bool mot_checkpoint_is_in(MotCtx *ctx, const char *dir)
     return access(join(ctx, dir, "latest"), F_OK) == 0;
 }
 
+bool mot_checkpoint_is_finished(MotCtx *ctx, const char *path)
+{
+    return !is_missing(join(ctx, path, "manifest.json"));
+}
+
+MotStatus mot_checkpoint_list(MotCtx *ctx, const char *dir, const char ***out_paths,
+                              uint32_t *out_n)
+{
+    if (mot_checkpoint_is_finished(ctx, dir)) {
+        *out_paths = mot_arena_copy(&ctx->arena, &dir, sizeof dir);
+        *out_n = 1;
+        return MOT_OK;
+    }
+    MOT_TRY(list_checkpoints(ctx, dir, out_paths, out_n));
+    for (uint32_t i = 0; i < *out_n; i++)
+        (*out_paths)[i] = join(ctx, dir, (*out_paths)[i]);
+    return MOT_OK;
+}
+
 MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_path,
                               MotCheckpointInfo *out_info)
 {
-    const char **names;
+    const char **paths;
     uint32_t n;
-    *out_path = dir;
-    if (access(join(ctx, dir, "manifest.json"), F_OK) == 0)
-        return mot_checkpoint_verify(ctx, dir, out_info);
-    MOT_TRY(list_checkpoints(ctx, dir, &names, &n));
+    MOT_TRY(mot_checkpoint_list(ctx, dir, &paths, &n));
     for (uint32_t i = 0; i < n; i++) {
-        *out_path = join(ctx, dir, names[i]);
+        *out_path = paths[i];
         MotStatus status = mot_checkpoint_verify(ctx, *out_path, out_info);
-        if (status != MOT_ERR_DATA)
+        if (status != MOT_ERR_DATA || strcmp(*out_path, dir) == 0)
             return status; /* what the system refuses now may be sound */
         mot_warn(ctx, MOT_NOWHERE, "%s; trying the one before it", mot_text_get(&ctx->error));
         mot_error_clear(ctx);

@@ -33,6 +33,11 @@ MOT_CHECKED MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, cons
 
 /* Whether a run has saved into the folder. */
 bool mot_checkpoint_is_in(MotCtx *ctx, const char *dir);
+/* DIR itself if it is a checkpoint, else the checkpoints in it, newest first, whether they are sound, damaged or not finished. */
+MOT_CHECKED MotStatus mot_checkpoint_list(MotCtx *ctx, const char *dir, const char ***out_paths,
+                                          uint32_t *out_n);
+/* Whether it has a manifest. Without, it is what a save that was cut short has left, and no checkpoint yet. */
+bool mot_checkpoint_is_finished(MotCtx *ctx, const char *path);
 /*
  * DIR itself if it is a checkpoint, else its newest sound one: `latest`, or the one before it with a warning when that one is damaged. Fails with MOT_ERR_DATA
  * when none is sound. `out_path` is its folder.

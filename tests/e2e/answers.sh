@@ -45,7 +45,7 @@ answer "operators" explain "${planned[@]}" '/h.0/*'
 answer "step steps resumed_at loss val_loss model checkpoints log" "${train[@]}" --steps 2
 answer "step steps resumed_at loss val_loss model checkpoints log" "${train[@]}" --steps 3 --resume -q
 answer "checkpoint step seed model loss optimizer data tensors" ckpt ls run
-answer "checkpoint step sound" ckpt verify run
+answer "checkpoints sound" ckpt verify run
 answer "checkpoint step model" ckpt export run -o out.onnx
 answer "checkpoint step prompt text tokens" sample run --tokens 3 --prompt "the "
 answer "outputs" run "$gpt" "${in[@]}"

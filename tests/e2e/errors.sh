@@ -237,8 +237,21 @@ expect 1 'out of memory' env MOTLEY_FAIL=alloc:12 "$MOTLEY" sample kept --dim ba
 expect 1 "the standard output can't be written" bash -c '"$MOTLEY" import "$GPT" --dim batch=2 >/dev/full'
 
 # A manifest edited by hand is refused; tests/unit/test_checkpoint.c tries what can be sealed anew.
-sed -i 's/"step": [0-9]*/"step": 5/' kept/step-*/manifest.json
-expect 7 'was changed or cut off' "$MOTLEY" ckpt verify kept
+newest=$(cat kept/latest)
+expect 0 '' "$MOTLEY" ckpt verify kept
+sed -i 's/"step": [0-9]*/"step": 5/' "kept/$newest/manifest.json"
+expect 7 "kept/$newest/manifest.json: was changed or cut off" "$MOTLEY" ckpt ls "kept/$newest"
+expect 0 "kept/$newest/manifest.json: was changed or cut off" "$MOTLEY" ckpt ls kept
+expect 7 'kept: 1 of 2 checkpoints is damaged' "$MOTLEY" ckpt verify kept
+expect 0 '' test "$(cat stdout stderr)" = "kept/step-000003: damaged
+kept/step-000002: sound, step 2
+motley: kept: 1 of 2 checkpoints is damaged
+  kept/step-000003/manifest.json: was changed or cut off"
+rm "kept/$newest/manifest.json" # a save that was cut short
+expect 0 '' "$MOTLEY" ckpt verify kept
+expect 0 '' test "$(head -1 stdout)" = "kept/$newest: not finished"
+rm kept/step-*/manifest.json
+expect 7 'kept: holds no sound checkpoint' "$MOTLEY" ckpt verify kept
 
 echo "$checks checks, $failures failed"
 [ "$failures" = 0 ]
