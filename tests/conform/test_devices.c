@@ -18,6 +18,11 @@ typedef struct {
     uint32_t threads;
 } Backend;
 
+static MotIsa isa_of(const Backend *b)
+{
+    return b->isa == MOT_ISA_AVX512 ? MOT_ISA_AVX512 : MOT_ISA_AVX2;
+}
+
 static const Backend backends[] = {{"ref", &mot_device_ref, -1, 1},
                                    {"cpu, AVX2", &mot_device_cpu, MOT_ISA_AVX2, 1},
                                    {"cpu, AVX2, 3 threads", &mot_device_cpu, MOT_ISA_AVX2, 3},
@@ -31,7 +36,7 @@ static bool is_available(const Backend *b)
 {
     if (b->api == &cuda_host_device)
         return cuda_host.library;
-    return b->isa < 0 || mot_isa_is_supported((MotIsa)b->isa);
+    return b->isa < 0 || mot_isa_is_supported(isa_of(b));
 }
 
 /* ---- One case under one binding ---- */
@@ -113,8 +118,7 @@ static void check_case(const Backend *b, const Case *c)
     MotProgram *p = make_case_program(&ctx, c);
     if (b->api->open(&ctx, b->threads, false, &device) != MOT_OK)
         fail_msg("%s", mot_text_get(&ctx.error));
-    MotCodegenOpts opts = {
-        .isa = b->isa < 0 ? MOT_ISA_AVX2 : (MotIsa)b->isa, .threads = 1, .cache_dir = ""};
+    MotCodegenOpts opts = {.isa = isa_of(b), .threads = 1, .cache_dir = ""};
     if (b->isa >= 0 && mot_codegen_program(&ctx, p, &opts) != MOT_OK)
         fail_msg("%s: %s: %s", b->name, c->name, mot_text_get(&ctx.error));
     for (int i = 0; i < (*c->symbols ? N_BINDINGS : 1); i++) {
@@ -144,7 +148,7 @@ static MotProgram *make_batched_program(MotCtx *ctx, const Backend *b, const Bat
                                         bool is_flat)
 {
     Case plain = {c->name, is_flat ? " {symbols=[@n]}" : "", {{0}}, is_flat ? c->flat : c->shaped};
-    MotCodegenOpts opts = {.isa = (MotIsa)b->isa, .threads = 1, .cache_dir = ""};
+    MotCodegenOpts opts = {.isa = isa_of(b), .threads = 1, .cache_dir = ""};
     MotProgram *p = make_case_program(ctx, &plain);
     if (b->isa >= 0 && mot_codegen_program(ctx, p, &opts) != MOT_OK)
         fail_msg("%s: %s: %s", b->name, c->name, mot_text_get(&ctx->error));
@@ -347,7 +351,7 @@ static void check_bad_index(const Backend *b, int which, int64_t bad)
     mot_ctx_init(&ctx);
     Case c = index_case(which);
     MotProgram *p = make_case_program(&ctx, &c);
-    MotCodegenOpts opts = {.isa = b->isa < 0 ? MOT_ISA_AVX2 : (MotIsa)b->isa, .cache_dir = ""};
+    MotCodegenOpts opts = {.isa = isa_of(b), .cache_dir = ""};
     static float x[65 * 40], y[65 * 40];
     int64_t index[8] = {0, 1, 64, bad, 3, 4, 5, 6};
     void *device, *launch;
