@@ -2,9 +2,9 @@
  * LLVM IR: functions of numbers, on vectors of lanes. Own polynomials, fitted to the smallest weighted error by reweighted least squares.
  * Largest errors in ulp of f32, measured over the whole range by tests/unit/test_llvm_math.c:
  *
- *     exp 0.97, log 0.5, tanh 1.2, erf 1.2, sigmoid 2.2, rsqrt 1.5, sin and cos 0.5 (|x| <= 1e5), pow 0.5
+ *     exp 0.97, log and log1p 0.5, tanh 1.2, erf 1.2, sigmoid 2.2, rsqrt 1.5, sin and cos 0.5 (|x| <= 1e5), pow 0.5
  *
- * log, pow, sin and cos of f32 are computed in f64: they are rare in training, and so need no fits. Results below the normal range
+ * log, log1p, pow, sin and cos of f32 are computed in f64: they are rare in training, and so need no fits. Results below the normal range
  * are 0 in exp: denormals make every later multiplication slow.
  */
 #include "codegen/llvm.h"
@@ -228,6 +228,15 @@ LLVMValueRef mot_llvm_log(MotLlvm *l, LLVMValueRef x)
     return in_f64(l, log_f64, x);
 }
 
+/* log w, w = 1 + x, and to first order what rounding took from w; that is NaN where w is 0 or infinite. */
+static LLVMValueRef log1p_f64(MotLlvm *l, LLVMValueRef x)
+{
+    LLVMValueRef one = number(l, x, 1), w = mot_llvm_fadd(l, one, x), y = log_f64(l, w);
+    LLVMValueRef lost = divide(l, mot_llvm_fsub(l, x, mot_llvm_fsub(l, w, one)), w);
+    LLVMValueRef is_number = LLVMBuildFCmp(l->b, LLVMRealORD, lost, lost, "");
+    return mot_llvm_select(l, is_number, mot_llvm_fadd(l, y, lost), y);
+}
+
 /* exp(b log|a|), with the sign of a where b is odd; NaN for negative a and fractional b; 1 where a is 1 or b is 0. */
 static LLVMValueRef pow_f64(MotLlvm *l, LLVMValueRef a, LLVMValueRef b)
 {
@@ -289,6 +298,11 @@ static LLVMValueRef log_of(MotLlvm *l, LLVMValueRef *arg)
     return mot_llvm_log(l, arg[0]);
 }
 
+static LLVMValueRef log1p_of(MotLlvm *l, LLVMValueRef *arg)
+{
+    return in_f64(l, log1p_f64, arg[0]);
+}
+
 static LLVMValueRef sqrt_of(MotLlvm *l, LLVMValueRef *arg)
 {
     return call_1(l, "llvm.sqrt", arg[0]);
@@ -348,8 +362,9 @@ static const struct {
     const char *name;
     LLVMValueRef (*print)(MotLlvm *l, LLVMValueRef *arg);
 } functions[] = {
-    {"exp", exp_of}, {"log", log_of}, {"sqrt", sqrt_of},   {"tanh", tanh_of}, {"erf", erf_of},
-    {"sin", sin_of}, {"cos", cos_of}, {"floor", floor_of}, {"ceil", ceil_of}, {"pow", pow_of},
+    {"exp", exp_of},     {"log", log_of},   {"log1p", log1p_of}, {"sqrt", sqrt_of},
+    {"tanh", tanh_of},   {"erf", erf_of},   {"sin", sin_of},     {"cos", cos_of},
+    {"floor", floor_of}, {"ceil", ceil_of}, {"pow", pow_of},
 };
 
 LLVMValueRef mot_llvm_function(MotLlvm *l, const char *name, size_t n, LLVMValueRef *arg)

@@ -14,6 +14,7 @@ using std::erf;
 using std::exp;
 using std::floor;
 using std::log;
+using std::log1p;
 using std::pow;
 using std::sin;
 using std::sqrt;
