@@ -7,10 +7,6 @@ static const MotGrad grads[MOT_N_OPS] = {
 #define EXPAND(id) [MOT_OP_##id] = {.kind = MOT_GRAD_EXPAND},
 #define NONE(id, why_) [MOT_OP_##id] = {.kind = MOT_GRAD_NONE, .why = why_},
 #include "passes/graph/grad.def"
-#undef RULE
-#undef ZERO
-#undef EXPAND
-#undef NONE
 };
 
 /* A row that grad.def lacks is an undeclared name here; one that it has twice, a redeclared one. */
@@ -20,10 +16,6 @@ enum {
 #define EXPAND(id) HAS_GRAD_##id = 1,
 #define NONE(id, why) HAS_GRAD_##id = 1,
 #include "passes/graph/grad.def"
-#undef RULE
-#undef ZERO
-#undef EXPAND
-#undef NONE
 };
 #define POINTWISE(id, name, arity, classes, result, expression)                                    \
     _Static_assert(HAS_GRAD_##id, #name);

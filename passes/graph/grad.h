@@ -34,13 +34,6 @@ typedef struct MotGrad {
 const MotGrad *mot_grad_get(MotOpKind kind);
 
 #define RULE(id, name) void mot_grad_##name(MotGradRule *r);
-#define ZERO(id)
-#define EXPAND(id)
-#define NONE(id, why)
 #include "passes/graph/grad.def"
-#undef RULE
-#undef ZERO
-#undef EXPAND
-#undef NONE
 
 #endif

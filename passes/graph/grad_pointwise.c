@@ -10,19 +10,19 @@ static MotValue keep_where(MotBuilder *b, MotValue condition, MotValue g)
     return mot_select(b, condition, g, mot_scalar_like(b, g, 0));
 }
 
+#define SLOPE(id, name, slope)                                                                     \
+    void mot_grad_##name(MotGradRule *r)                                                           \
+    {                                                                                              \
+        MotBuilder *b = r->b;                                                                      \
+        MotValue a = r->x[0], y = r->y[0];                                                         \
+        (void)a, (void)y;                                                                          \
+        r->dx[0] = mot_mul(b, r->g[0], slope);                                                     \
+    }
+#include "passes/graph/grad.def"
+
 void mot_grad_neg(MotGradRule *r)
 {
     r->dx[0] = mot_neg(r->b, r->g[0]);
-}
-
-void mot_grad_abs(MotGradRule *r)
-{
-    r->dx[0] = mot_mul(r->b, r->g[0], mot_sign(r->b, r->x[0]));
-}
-
-void mot_grad_exp(MotGradRule *r)
-{
-    r->dx[0] = mot_mul(r->b, r->g[0], r->y[0]);
 }
 
 void mot_grad_log(MotGradRule *r)
@@ -41,30 +41,6 @@ void mot_grad_rsqrt(MotGradRule *r)
 {
     MotValue cube = mot_mul(r->b, mot_mul(r->b, r->y[0], r->y[0]), r->y[0]);
     r->dx[0] = mot_mul(r->b, mot_mul_scalar(r->b, r->g[0], -0.5), cube);
-}
-
-/* da = g (1 - y^2) */
-void mot_grad_tanh(MotGradRule *r)
-{
-    r->dx[0] = mot_mul(r->b, r->g[0], mot_rsub(r->b, 1, mot_mul(r->b, r->y[0], r->y[0])));
-}
-
-/* da = g 2/sqrt(pi) exp(-a^2) */
-void mot_grad_erf(MotGradRule *r)
-{
-    MotValue bell = mot_exp(r->b, mot_neg(r->b, mot_mul(r->b, r->x[0], r->x[0])));
-    r->dx[0] = mot_mul(r->b, r->g[0], mot_mul_scalar(r->b, bell, 1.1283791670955126));
-}
-
-/* da = g y (1 - y) */
-void mot_grad_sigmoid(MotGradRule *r)
-{
-    r->dx[0] = mot_mul(r->b, r->g[0], mot_mul(r->b, r->y[0], mot_rsub(r->b, 1, r->y[0])));
-}
-
-void mot_grad_sin(MotGradRule *r)
-{
-    r->dx[0] = mot_mul(r->b, r->g[0], mot_cos(r->b, r->x[0]));
 }
 
 void mot_grad_cos(MotGradRule *r)
