@@ -240,18 +240,6 @@ void mot_lower_hard_swish(MotNode *n)
     n->out[0] = mot_mul(n->b, n->in[0], hard_sigmoid(n->b, n->in[0], 1.0 / 6, 0.5));
 }
 
-/* log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), finite for every x. */
-static MotValue softplus(MotBuilder *b, MotValue x)
-{
-    MotValue tail = mot_log(b, mot_add_scalar(b, mot_exp(b, mot_neg(b, mot_abs(b, x))), 1));
-    return mot_add(b, mot_relu(b, x), tail);
-}
-
-void mot_lower_softplus(MotNode *n)
-{
-    n->out[0] = softplus(n->b, n->in[0]);
-}
-
 void mot_lower_softsign(MotNode *n)
 {
     n->out[0] = mot_div(n->b, n->in[0], mot_add_scalar(n->b, mot_abs(n->b, n->in[0]), 1));
@@ -259,7 +247,7 @@ void mot_lower_softsign(MotNode *n)
 
 void mot_lower_mish(MotNode *n)
 {
-    n->out[0] = mot_mul(n->b, n->in[0], mot_tanh(n->b, softplus(n->b, n->in[0])));
+    n->out[0] = mot_mul(n->b, n->in[0], mot_tanh(n->b, mot_softplus(n->b, n->in[0])));
 }
 
 void mot_lower_swish(MotNode *n)
