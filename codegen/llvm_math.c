@@ -2,7 +2,7 @@
  * LLVM IR: functions of numbers, on vectors of lanes. Own polynomials, fitted to the smallest weighted error by reweighted least squares.
  * Largest errors in ulp of f32, measured over the whole range by tests/unit/test_llvm_math.c:
  *
- *     exp 0.97, log and log1p 0.5, tanh 1.2, erf 1.2, sigmoid 2.2, rsqrt 1.5, sin and cos 0.5 (|x| <= 1e5), pow 0.5
+ *     exp 0.97, log 0.5, tanh 1.2, erf 1.2, sigmoid 2.2, softplus 1.3, rsqrt 1.5, sin and cos 0.5 (|x| <= 1e5), pow 0.5
  *
  * log, log1p, pow, sin and cos of f32 are computed in f64: they are rare in training, and so need no fits. Results below the normal range
  * are 0 in exp: denormals make every later multiplication slow.

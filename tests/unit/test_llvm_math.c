@@ -40,14 +40,26 @@ static double rsqrt(double x)
     return 1 / sqrt(x);
 }
 
-static const Function functions[] = {
-    {"exp", exp, -87.3, 88.7, 1},       {"exp", exp, -1, 1, 1},
-    {"log", log, 0, 0, 0.51},           {"log", log, 0.5, 2, 0.51},
-    {"tanh", tanh, -10, 10, 1.5},       {"tanh", tanh, -0.01, 0.01, 1.5},
-    {"erf", erf, -6, 6, 1.5},           {"erf", erf, -0.01, 0.01, 1.5},
-    {"sigmoid", sigmoid, -80, 80, 2.5}, {"sin", sin, -1e5, 1e5, 0.51},
-    {"cos", cos, -1e5, 1e5, 0.51},      {"sin", sin, -1, 1, 0.51},
-    {"sqrt", square_root, 0, 0, 0.51},  {"rsqrt", rsqrt, 0, 0, 1.6}};
+static double softplus(double x)
+{
+    return fmax(x, 0) + log1p(exp(-fabs(x)));
+}
+
+static const Function functions[] = {{"exp", exp, -87.3, 88.7, 1},
+                                     {"exp", exp, -1, 1, 1},
+                                     {"log", log, 0, 0, 0.51},
+                                     {"log", log, 0.5, 2, 0.51},
+                                     {"tanh", tanh, -10, 10, 1.5},
+                                     {"tanh", tanh, -0.01, 0.01, 1.5},
+                                     {"erf", erf, -6, 6, 1.5},
+                                     {"erf", erf, -0.01, 0.01, 1.5},
+                                     {"sigmoid", sigmoid, -80, 80, 2.5},
+                                     {"sin", sin, -1e5, 1e5, 0.51},
+                                     {"cos", cos, -1e5, 1e5, 0.51},
+                                     {"sin", sin, -1, 1, 0.51},
+                                     {"sqrt", square_root, 0, 0, 0.51},
+                                     {"rsqrt", rsqrt, 0, 0, 1.6},
+                                     {"softplus", softplus, -87, 87, 1.5}};
 
 static float nth_argument(const Function *f, int i)
 {
@@ -190,6 +202,9 @@ static const Special specials[] = {{"exp", -88, 0},
                                    {"sigmoid", INFINITY, 1},
                                    {"sigmoid", -INFINITY, 0},
                                    {"sigmoid", NAN, NAN},
+                                   {"softplus", INFINITY, INFINITY},
+                                   {"softplus", -INFINITY, 0},
+                                   {"softplus", NAN, NAN},
                                    {"sqrt", -1, NAN},
                                    {"relu", NAN, NAN},
                                    {"relu", -0.0F, 0},
