@@ -6,6 +6,7 @@
  */
 #include "ir/graph_text.h"
 #include "passes/lower/batch.h"
+#include "tests/test_ctx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -337,28 +338,13 @@ static void every_buffer_gets_the_same_value(void **state)
     assert_true(n_seeds == 1 || n_after < n_before);
 }
 
-static int set_up(void **state)
-{
-    MotCtx *ctx = malloc(sizeof *ctx);
-    mot_ctx_init(ctx);
-    *state = ctx;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--seed") == 0) {
         first_seed = (unsigned)strtoul(argv[2], NULL, 10);
         n_seeds = 1;
     }
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
     const struct CMUnitTest tests[] = {TEST(shapes_do_not_matter),
                                        TEST(constants_do),
                                        TEST(sums_of_all_elements_join),

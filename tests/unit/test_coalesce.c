@@ -6,6 +6,7 @@
  */
 #include "passes/lower/coalesce.h"
 #include "passes/lower/events.h"
+#include "tests/test_ctx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -251,21 +252,6 @@ static void random_programs_compute_the_same(void **state)
         mot_scope_end(ctx, scope);
     }
     assert_true(n_joined > 0);
-}
-
-static int make_ctx(void **state)
-{
-    MotCtx *ctx = malloc(sizeof *ctx);
-    mot_ctx_init(ctx);
-    *state = ctx;
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
 }
 
 int main(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include "runtime/idx.h"
 #include "runtime/npy.h"
 #include "support/writer.h"
+#include "tests/test_ctx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,20 +22,6 @@
 #include <cmocka.h>
 
 static char folder[] = "/tmp/test_data.XXXXXX";
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static int make_folder(void **state)
 {

@@ -3,22 +3,9 @@
 #include "ir/eval.h"
 
 #include "tests/op_cases.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static const char *error_of(MotCtx *ctx)
 {

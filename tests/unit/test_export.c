@@ -9,21 +9,8 @@
 
 #include <cmocka.h>
 
+#include "tests/test_ctx.h"
 #include "tests/unit/onnx_model.h"
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static MotOnnxFile *open_model(MotCtx *ctx, const char *path)
 {

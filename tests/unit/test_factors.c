@@ -8,22 +8,9 @@
 #include "ir/factors.h"
 
 #include "tests/op_cases.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 /* A case as a graph of f64, its factors, and one of them. */
 typedef struct {

@@ -2,6 +2,7 @@
 #include "ir/attrs.h"
 #include "ir/builder.h"
 #include "ir/graph_text.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -11,20 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static const char *print(const MotGraph *g)
 {

@@ -2,6 +2,7 @@
 #include "codegen/codegen.h"
 #include "ir/builder.h"
 #include "support/image.h"
+#include "tests/test_ctx.h"
 
 #include <elf.h>
 #include <setjmp.h>
@@ -13,20 +14,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 /* y = exp(x) of n elements: an image with code and constants. */
 static MotGraph *make_graph(MotCtx *ctx, int64_t n)

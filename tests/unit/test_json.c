@@ -1,5 +1,6 @@
 /* support/json: what is written reads back equal, whatever the strings and numbers are. */
 #include "support/json.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -9,20 +10,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static const MotJson *read_back(MotCtx *ctx, const MotJsonWriter *w)
 {

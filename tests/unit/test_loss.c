@@ -3,6 +3,7 @@
 #include "passes/graph/edit.h"
 #include "passes/graph/loss.h"
 #include "passes/pipeline.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,21 +14,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    ((MotCtx *)*state)->debug.verify = true;
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 /* A model that shows its input, x of the given type, as "logits", and again as "a:b", "loss" and "c,axis=1". */
 static MotGraph *model(MotCtx *ctx, const char *type)

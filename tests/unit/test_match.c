@@ -1,5 +1,6 @@
 /* passes/graph/match: what patterns match and what they do not. */
 #include "passes/graph/match.h"
+#include "tests/test_ctx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,20 +9,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static int set_up(void **state)
-{
-    static MotCtx ctx;
-    mot_ctx_init(&ctx);
-    *state = &ctx;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    mot_ctx_deinit(*state);
-    return 0;
-}
 
 /* A graph of two inputs x and y of 4 elements and what `text` computes from them as %r. */
 static const char *const head =
@@ -153,9 +140,9 @@ static void a_broken_pattern_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(patterns_match_what_they_say, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(names_are_bound, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_broken_pattern_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(patterns_match_what_they_say, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(names_are_bound, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(a_broken_pattern_is_refused, make_ctx, drop_ctx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

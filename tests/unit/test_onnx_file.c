@@ -2,6 +2,7 @@
 #include "frontend/onnx_check.h"
 #include "frontend/onnx_sort.h"
 #include "frontend/sha1.h"
+#include "tests/test_ctx.h"
 #include "tests/unit/onnx_bytes.h"
 
 #include <dirent.h>
@@ -27,20 +28,6 @@
 #ifndef IS_SANITIZED
 #define IS_SANITIZED 0
 #endif
-
-static int make_ctx(void **state)
-{
-    static MotCtx ctx;
-    mot_ctx_init(&ctx);
-    *state = &ctx;
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    return 0;
-}
 
 static FILE *open_file(const char *path, const char *mode)
 {

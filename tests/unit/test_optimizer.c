@@ -4,6 +4,7 @@
 #include "passes/graph/edit.h"
 #include "passes/graph/optimizer.h"
 #include "passes/pipeline.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -14,21 +15,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    ((MotCtx *)*state)->debug.verify = true;
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static void check_close(double got, double expected, double tolerance)
 {

@@ -9,6 +9,7 @@
 #include "passes/plan/plan.h"
 #include "support/json.h"
 #include "tests/plan_graphs.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,20 +20,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static const double equal[] = {1, 1, 1, 1}, unequal[] = {1, 2, 4, 8};
 static const GptSizes small_gpt = {.b = 24, .t = 64, .h = 8, .d = 32, .v = 256, .layers = 1};

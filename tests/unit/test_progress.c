@@ -1,5 +1,6 @@
 /* cli/progress: the lines of a terminal stay within its columns, whatever the names are; what does not fit is left out whole. */
 #include "cli/progress.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -14,20 +15,6 @@
 static const char *const names[] = {"a", "a-device-with-a-very-long-name", "\x1b[31mred",
                                     "ger\xc3\xa4t"};
 static const double busy[] = {1, 0.5, 0, 2};
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static MotStepReport make_report(void)
 {

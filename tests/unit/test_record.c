@@ -2,6 +2,7 @@
 #include "ir/record.h"
 
 #include "support/json.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -11,20 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static MotRecords parse(MotCtx *ctx, const char *text)
 {

@@ -5,6 +5,7 @@
 #include "ir/factors.h"
 #include "passes/graph/edit.h"
 #include "passes/pipeline.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,21 +16,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    ((MotCtx *)*state)->debug.verify = true;
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static const char *print(const MotGraph *g)
 {

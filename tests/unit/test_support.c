@@ -1,5 +1,6 @@
 /* support/: arena, vector, map, text, status, context. */
 #include "support/context.h"
+#include "tests/test_ctx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,21 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-/* Every test gets a fresh context; the arena below is the context's. */
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 #define assert_text_equal(text, expected) assert_string_equal(mot_text_get(&(text)), (expected))
 

@@ -1,6 +1,7 @@
 /* The pre-scan of ONNX files: its table, its texts, its limits, and what it hands to protobuf-c. */
 #include "frontend/wire.h"
 #include "frontend/wire_schema.h"
+#include "tests/test_ctx.h"
 #include "tests/unit/onnx_bytes.h"
 
 #include <setjmp.h>
@@ -8,20 +9,6 @@
 #include <stddef.h>
 
 #include <cmocka.h>
-
-static int make_ctx(void **state)
-{
-    static MotCtx ctx;
-    mot_ctx_init(&ctx);
-    *state = &ctx;
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    return 0;
-}
 
 static MotStatus scan(MotCtx *ctx, const void *bytes, size_t n, const MotOnnxLimits *limits,
                       MotWire *out_wire)
