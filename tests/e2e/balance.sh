@@ -1,21 +1,9 @@
 #!/usr/bin/env bash
 # Rebalancing while a training runs: one of four emulated devices falls to half its speed and recovers. Times are those of the devices' own
 # clocks; as CPU time varies on a crowded machine, what depends on it has three tries.
-set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-[ -n "${MOTLEY:-}" ] || { echo "skipped: \$MOTLEY is not set"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$root"
+source "$(dirname "$0")/lib.sh"
 
-failures=0
-check() { # WHAT COMMAND...
-    local what=$1
-    shift
-    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
-}
-
-awk 'BEGIN { srand(7); s = "the quick brown fox jumps over a lazy dog. "; for (i = 0; i < 400; i++) printf "%s", substr(s, 1 + int(rand() * 40)) }' >"$work/text"
+write_text "$work/text"
 for name in a b c d; do echo "  - {name: $name, slow: 2}"; done | sed '1i devices:' >"$work/calm.yaml"
 sed 's/name: b, slow: 2/name: b, slow: {0: 2, 40: 4, 90: 2}/' "$work/calm.yaml" >"$work/changing.yaml"
 
@@ -94,4 +82,4 @@ code=0; train refused calm 5 --balance auto -q 2>"$work/err" || code=$?
 check "another mode is refused with 2, not $code" [ "$code" = 2 ]
 check "with those that there are" grep -q 'it is off or shares' "$work/err"
 
-[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
+finish

@@ -1,21 +1,9 @@
 #!/usr/bin/env bash
 # DeMo as a user trains with it: replicas stay equal over 1000 steps, devices and shares don't matter, state survives checkpoints,
 # resizes and another number of replicas, bytes are told, and nothing of it is in a plan that was not asked for it.
-set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-[ -n "${MOTLEY:-}" ] || { echo "skipped: \$MOTLEY is not set"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$root"
+source "$(dirname "$0")/lib.sh"
 
-failures=0
-check() { # WHAT COMMAND...
-    local what=$1
-    shift
-    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
-}
-
-awk 'BEGIN { srand(7); s = "the quick brown fox jumps over a lazy dog. "; for (i = 0; i < 400; i++) printf "%s", substr(s, 1 + int(rand() * 40)) }' >"$work/text"
+write_text "$work/text"
 
 demo=demo:lr=0.003,k=8,s=16,decay=0.99
 train() { # OUT STEPS OPTIMIZER OPTIONS...
@@ -69,4 +57,4 @@ check "one that was has" grep -q 'unpack' "$work/plan"
 check "3 replicas of a batch of 8 are refused" refuses plan --optimizer "$demo,replicas=3"
 check "and told why" grep -q "can't be dealt out to 3 replicas" "$work/err"
 
-[ "$failures" = 0 ] || { echo "$failures failed"; exit 1; }
+finish

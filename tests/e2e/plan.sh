@@ -1,18 +1,6 @@
 #!/usr/bin/env bash
 # What is measured and planned, as files: probe and plan.
-set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-[ -n "${MOTLEY:-}" ] || { echo "skipped: \$MOTLEY is not set"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$root"
-
-failures=0
-check() { # WHAT COMMAND...
-    local what=$1
-    shift
-    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
-}
+source "$(dirname "$0")/lib.sh"
 has_all() { # FILE TEXT...: every text stands in the file
     local file=$1 text
     shift
@@ -40,7 +28,7 @@ check "an interpreter beside a small device" has_all "$work/out" 'name: "x", bac
 
 model=models/gpt_erf_sdpa_ts17_opt_dynamic.onnx
 fixtures=models/fixtures/gpt_erf
-awk 'BEGIN { srand(7); s = "the quick brown fox jumps over a lazy dog. "; for (i = 0; i < 400; i++) printf "%s", substr(s, 1 + int(rand() * 40)) }' >"$work/text"
+write_text "$work/text"
 spec=(--dim batch=8 --loss cross_entropy:logits:labels --optimizer adamw:lr=0.003,clip=1.0)
 data=(--data "text:$work/text" --steps 3 -q)
 refused() { # CODE TEXT COMMAND...
@@ -101,4 +89,4 @@ check "a plan of two axes trains alike, and is resized by axis" close a f
 check "shares that could be any axis's are refused" refused 2 'stage 0 has the axis "e" over 2 devices' train d "$work/axes.plan" --shares 1/1
 check "so are such resizes" refused 2 'has several axes' train d "$work/axes.plan" --resize 1:1/2
 
-[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
+finish

@@ -1,19 +1,7 @@
 #!/usr/bin/env bash
 # A plan of two stages as a user runs it: the curve of one device, bit-identical twice, resized by its axis, resumed; a rank that dies or
 # hangs is named with its stage and what it was at.
-set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-[ -n "${MOTLEY:-}" ] || { echo "skipped: \$MOTLEY is not set"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$root"
-
-failures=0
-check() { # WHAT COMMAND...
-    local what=$1
-    shift
-    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
-}
+source "$(dirname "$0")/lib.sh"
 
 plan=tests/plans/mlp_two_stages.mot
 prefix=() # `exec` for jobs in the background, so that $! is the command itself
@@ -66,4 +54,5 @@ code=0; wait "$pid" || code=$?
 check "a hung rank gives exit code 6, not $code" [ "$code" = 6 ]
 check "its stage is named" grep -q 'rank 0 (stage 0, device a) hangs' "$work/out"
 
-[ "$failures" = 0 ] || { cat "$work/out"; echo "$failures checks failed"; exit 1; }
+[ "$failures" = 0 ] || cat "$work/out"
+finish

@@ -1,21 +1,8 @@
 #!/usr/bin/env bash
 # Training as a user does it: log, checkpoints, resume, resize, Ctrl-C, damaged checkpoints, the model written back.
-set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-[ -n "${MOTLEY:-}" ] || { echo "skipped: \$MOTLEY is not set"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$root"
+source "$(dirname "$0")/lib.sh"
 
-failures=0
-check() { # WHAT COMMAND...
-    local what=$1
-    shift
-    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
-}
-
-# Text of 30 different characters with some structure to learn.
-awk 'BEGIN { srand(7); s = "the quick brown fox jumps over a lazy dog. "; for (i = 0; i < 400; i++) printf "%s", substr(s, 1 + int(rand() * 40)) }' >"$work/text"
+write_text "$work/text"
 
 model=models/gpt_erf_sdpa_ts17_opt_dynamic.onnx
 dims=(--dim batch=8)
@@ -126,4 +113,4 @@ for step in "$work"/calm/step-*; do truncate -s 1000 "$step/optimizer.safetensor
 code=0; train calm 12 --devices 2 --resume >/dev/null 2>&1 || code=$?
 check "two torn checkpoints give 7, not $code" [ "$code" = 7 ]
 
-[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
+finish
