@@ -28,6 +28,11 @@ static MotStatus run_probe(MotCtx *ctx, const MotArgs *args)
     MotText text;
     const char *path = mot_args_get(args, "-o", NULL);
     MOT_TRY(mot_job_cluster(ctx, &job));
+    if (job.cluster->is_modelled)
+        return mot_fail(
+            ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+            "there is nothing to measure: with clock: modelled the devices are what the "
+            "cluster file says");
     MOT_TRY(mot_measure_devices(ctx, args, job.cluster));
     MOT_TRY(mot_measure_links(ctx, args, job.cluster));
     mot_text_init(&text, &ctx->arena);

@@ -264,15 +264,26 @@ static MotStatus read_link(Reader *r, const MotYaml *node)
     return MOT_OK;
 }
 
+static MotStatus set_clock(Reader *r, const MotYaml *value)
+{
+    const char *text = mot_yaml_string(r->ctx, value);
+    r->cluster->is_modelled = text && strcmp(text, "modelled") == 0;
+    if (r->cluster->is_modelled || (text && strcmp(text, "measured") == 0))
+        return MOT_OK;
+    return fail(r, value, "clock: %s is neither measured nor modelled", text);
+}
+
 static MotStatus visit_section(void *self, const MotYaml *key, const MotYaml *value)
 {
     Reader *r = self;
     const char *name = mot_yaml_string(r->ctx, key);
+    if (name && strcmp(name, "clock") == 0)
+        return set_clock(r, value);
     const MotYaml **section = name && strcmp(name, "devices") == 0 ? &r->devices
                               : name && strcmp(name, "links") == 0 ? &r->links
                                                                    : NULL;
     if (!section)
-        return fail(r, key, "unknown key %s; the keys are devices and links", name);
+        return fail(r, key, "unknown key %s; the keys are devices, links and clock", name);
     if (!mot_yaml_is_list(value))
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key),
                         "%s is not a list", name);
@@ -299,7 +310,7 @@ MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, siz
     Reader r = {.ctx = ctx, .file = file, .cluster = mot_arena_new(&ctx->arena, MotCluster)};
     if (root && !mot_yaml_is_map(root))
         return mot_fail(ctx, MOT_ERR_USAGE, mot_yaml_loc(ctx, file, root),
-                        "a cluster file has the keys devices and links");
+                        "a cluster file has the keys devices, links and clock");
     MOT_TRY(mot_yaml_each(ctx, root, visit_section, &r));
     MOT_TRY(check_length(&r, r.devices, MOT_CLUSTER_MAX_DEVICES, "devices"));
     MOT_TRY(check_length(&r, r.links, MOT_CLUSTER_MAX_LINKS, "links"));
@@ -389,7 +400,7 @@ static void print_entry(MotText *text, const Key *keys, const void *entry)
 
 void mot_cluster_print(const MotCluster *cluster, MotText *text)
 {
-    mot_text_puts(text, "devices:\n");
+    mot_text_puts(text, cluster->is_modelled ? "clock: modelled\ndevices:\n" : "devices:\n");
     for (uint32_t i = 0; i < cluster->devices.n; i++) {
         const MotDevice *device = &cluster->devices.data[i];
         mot_text_puts(text, "  - {");
@@ -442,6 +453,7 @@ static void put_slowdowns(MotJsonWriter *w, const MotDevice *device)
 
 void mot_cluster_put_json(const MotCluster *cluster, MotJsonWriter *w)
 {
+    mot_json_put_string(w, "clock", cluster->is_modelled ? "modelled" : "measured");
     mot_json_open(w, "devices", '[');
     for (uint32_t i = 0; i < cluster->devices.n; i++) {
         const MotDevice *device = &cluster->devices.data[i];

@@ -91,7 +91,14 @@ void mot_device_assume(MotDevice *device, const char *isa)
     fill(&device->beside, alone, 1);
 }
 
-MotLink mot_cluster_link(const MotCluster *cluster, uint32_t a, uint32_t b)
+MotRates mot_cluster_rates(const MotCluster *cluster, uint32_t device)
+{
+    MotDevice d = cluster->devices.data[device];
+    mot_device_assume(&d, NULL);
+    return cluster->devices.n > 1 ? d.beside : d.alone;
+}
+
+static MotLink find_link(const MotCluster *cluster, uint32_t a, uint32_t b)
 {
     MotLink found = native_link;
     for (uint32_t i = 0; i < cluster->links.n; i++) {
@@ -102,4 +109,11 @@ MotLink mot_cluster_link(const MotCluster *cluster, uint32_t a, uint32_t b)
             found = *link;
     }
     return found;
+}
+
+MotLink mot_cluster_link(const MotCluster *cluster, uint32_t a, uint32_t b)
+{
+    MotLink link = find_link(cluster, a, b);
+    link.is_emulated |= cluster->is_modelled;
+    return link;
 }

@@ -45,6 +45,8 @@ typedef struct MotLink {
 typedef struct MotCluster {
     MotVec(MotDevice) devices;
     MotVec(MotLink) links;
+    /* Emulated by their figures: a kernel takes what its work (ir/count.h) takes at the device's rates, whatever machine runs it. */
+    bool is_modelled;
 } MotCluster;
 
 /* `slow` in a step of a training. */
@@ -58,9 +60,11 @@ bool mot_device_slows_alike(const MotDevice *a, const MotDevice *b);
  * is what a usual device of the kind does. `isa` is "avx2" or "avx512"; NULL: the lesser one.
  */
 void mot_device_assume(MotDevice *device, const char *isa);
+/* The rates of a device of this cluster, those assumed that are not known: as measured alone if it is the only one, else beside the others. */
+MotRates mot_cluster_rates(const MotCluster *cluster, uint32_t device);
 /* n equal CPU devices with `threads` threads each and native links. */
 MotCluster *mot_cluster_make(MotCtx *ctx, uint32_t n, uint32_t threads);
-/* The link between two devices. */
+/* The link between two devices. In a modelled cluster all are emulated. */
 MotLink mot_cluster_link(const MotCluster *cluster, uint32_t a, uint32_t b);
 
 #endif

@@ -56,6 +56,8 @@ static const Field device_fields[] = {{"name", FIELD_TEXT, offsetof(MotDevice, n
 #undef RATE
                                       {"assumed", FIELD_FLAG, offsetof(MotDevice, is_assumed)},
                                       {0}};
+static const Field cluster_fields[] = {{"modelled", FIELD_FLAG, offsetof(MotCluster, is_modelled)},
+                                       {0}};
 /* A link between all devices has no a and b. */
 static const Field link_fields[] = {
     {"a", FIELD_COUNT, offsetof(MotLink, a)},
@@ -203,6 +205,8 @@ MotRecords mot_plan_to_records(const MotPlan *plan)
                         mot_term_text(MOT_TERM_STRING, schedule_names[plan->schedule]));
     if (plan->source.model)
         mot_vec_push(arena, &r.body, source_record(arena, &plan->source));
+    if (plan->cluster->is_modelled)
+        mot_vec_push(arena, &r.body, make_record(arena, "cluster", cluster_fields, plan->cluster));
     for (uint32_t i = 0; i < plan->cluster->devices.n; i++)
         mot_vec_push(arena, &r.body, device_record(arena, &plan->cluster->devices.data[i]));
     for (uint32_t i = 0; i < plan->cluster->links.n; i++)
@@ -340,6 +344,11 @@ static MotStatus read_source(Parser *p, const MotRecord *r)
     return MOT_OK;
 }
 
+static MotStatus read_cluster(Parser *p, const MotRecord *r)
+{
+    return read_fields(p, r, cluster_fields, NULL, p->cluster);
+}
+
 static MotStatus read_slowdowns(Parser *p, const MotRecord *r, MotDevice *device)
 {
     const MotTerm *list = mot_record_attr(r, "slowdowns");
@@ -457,13 +466,10 @@ static const struct {
     MotStatus (*read)(Parser *, const MotRecord *);
     bool is_after_graph;
 } readers[] = {
-    {"source", read_source, false},
-    {"device", read_device, false},
-    {"link", read_link, false},
-    {"stage", read_stage, false},
-    {"graph", read_graph, false},
-    {"op", read_op, true},
-    {"device_prediction", read_prediction, true},
+    {"source", read_source, false}, {"cluster", read_cluster, false},
+    {"device", read_device, false}, {"link", read_link, false},
+    {"stage", read_stage, false},   {"graph", read_graph, false},
+    {"op", read_op, true},          {"device_prediction", read_prediction, true},
 };
 
 static MotStatus read_member(Parser *p, const MotRecord *r)

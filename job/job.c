@@ -388,10 +388,10 @@ MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
 
 /* ---- Devices ---- */
 
-/* Without rates of its own a device has the usual ones of this processor's kind. */
+/* Without rates of its own a device has the usual ones of this processor's kind; a modelled one is the same on any. */
 static void assume_rates(MotCluster *cluster)
 {
-    int isa = mot_isa_best();
+    int isa = cluster->is_modelled ? -1 : mot_isa_best();
     for (uint32_t i = 0; i < cluster->devices.n; i++)
         mot_device_assume(&cluster->devices.data[i], isa < 0 ? NULL : mot_isa_names[isa]);
 }

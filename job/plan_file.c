@@ -88,6 +88,11 @@ static MotStatus check_cluster(MotCtx *ctx, const MotCluster *then, const MotClu
     if (then->devices.n != now->devices.n)
         return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE, "the plan is for %u devices, not %u",
                         then->devices.n, now->devices.n);
+    if (then->is_modelled != now->is_modelled)
+        return mot_fail(ctx, MOT_ERR_MISMATCH, MOT_NOWHERE,
+                        "the plan is for devices whose clock is %s, not %s",
+                        then->is_modelled ? "modelled" : "measured",
+                        now->is_modelled ? "modelled" : "measured");
     for (uint32_t i = 0; i < then->devices.n; i++)
         if (!is_same_device(&then->devices.data[i], &now->devices.data[i]))
             return refuse_device(ctx, &then->devices.data[i], &now->devices.data[i]);

@@ -8,6 +8,19 @@ MotBalancer mot_balancer_make(MotSession *session, const MotPolicy *policy)
     return (MotBalancer){session, policy, {0}, -1, {-1, 0}};
 }
 
+/* A modelled change of shares: all that moves goes over the slowest link, one after the other. */
+static double model_resize(const MotCluster *cluster, int64_t bytes)
+{
+    double seconds = 0;
+    for (uint32_t a = 0; a < cluster->devices.n; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            MotLink link = mot_cluster_link(cluster, a, b);
+            double s = link.latency + (double)bytes / link.bandwidth;
+            seconds = s > seconds ? s : seconds;
+        }
+    return seconds;
+}
+
 MotStatus mot_balancer_before(MotBalancer *b, int64_t step)
 {
     b->resized = (MotResized){-1, 0};
@@ -15,7 +28,9 @@ MotStatus mot_balancer_before(MotBalancer *b, int64_t step)
         return MOT_OK;
     int64_t start = mot_now_ns();
     MOT_TRY(mot_session_reshare(b->session, 0, 0, b->pending.share, &b->resized.bytes));
-    b->resized.seconds = (double)(mot_now_ns() - start) * 1e-9;
+    const MotCluster *cluster = mot_session_cluster(b->session);
+    b->resized.seconds = cluster->is_modelled ? model_resize(cluster, b->resized.bytes)
+                                              : (double)(mot_now_ns() - start) * 1e-9;
     return MOT_OK;
 }
 

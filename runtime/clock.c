@@ -22,7 +22,12 @@ static bool is_ever_slow(const MotDevice *device)
 MotClock mot_clock_make(const MotCluster *cluster, uint32_t device)
 {
     const MotDevice *own = &cluster->devices.data[device];
-    MotClock clock = {.device = own, .slow = own->slow, .threads = own->threads ? own->threads : 1};
+    MotClock clock = {.is_emulated = cluster->is_modelled,
+                      .is_modelled = cluster->is_modelled,
+                      .device = own,
+                      .rates = mot_cluster_rates(cluster, device),
+                      .slow = own->slow,
+                      .threads = own->threads ? own->threads : 1};
     for (uint32_t i = 0; i < cluster->devices.n; i++)
         clock.is_emulated |= is_ever_slow(&cluster->devices.data[i]);
     for (uint32_t i = 0; i < cluster->links.n; i++)
@@ -46,14 +51,14 @@ void mot_clock_wait(MotClock *clock, int64_t until_ns)
         clock->ns = until_ns;
 }
 
-void mot_clock_compute(MotClock *clock, int64_t cpu_ns)
+void mot_clock_compute(MotClock *clock, int64_t native_ns)
 {
-    clock->ns += (int64_t)(clock->slow * (double)cpu_ns);
+    clock->ns += (int64_t)(clock->slow * (double)native_ns);
 }
 
-void mot_clock_receive(MotClock *clock, int64_t cpu_ns, int64_t link_ns)
+void mot_clock_receive(MotClock *clock, int64_t native_ns, int64_t link_ns)
 {
-    clock->ns += link_ns > cpu_ns ? link_ns : cpu_ns;
+    clock->ns += link_ns > native_ns ? link_ns : native_ns;
 }
 
 static int64_t cpu_ns(clockid_t of)
@@ -65,17 +70,19 @@ static int64_t cpu_ns(clockid_t of)
 
 void mot_clock_begin(MotClock *clock)
 {
-    if (!clock->is_emulated)
+    if (!clock->is_emulated || clock->is_modelled)
         return;
     clock->thread_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
     if (clock->threads > 1)
         clock->process_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-int64_t mot_clock_cpu(const MotClock *clock)
+int64_t mot_clock_took(const MotClock *clock, const MotCount *count)
 {
     if (!clock->is_emulated)
         return 0;
+    if (clock->is_modelled)
+        return (int64_t)(mot_count_seconds(count, &clock->rates) * 1e9);
     int64_t own = cpu_ns(CLOCK_THREAD_CPUTIME_ID) - clock->thread_ns;
     if (clock->threads == 1)
         return own;

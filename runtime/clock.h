@@ -6,16 +6,20 @@
  * The host's time never runs behind: before a rank lets its peers or the host see a result, it sleeps until the host's time has
  * reached its clock. So no step ends before the emulated devices would end it. But what a rank loses waiting for a core that
  * it shares with other ranks, it may make up later in the same step, in the time that its device has left.
+ *
+ * In a modelled cluster (`clock: modelled`) c is not measured but computed, from what the kernel does and the device's rates
+ * (ir/count.h), and a copy between devices takes the link's time alone. Two runs then measure the same, on whatever machine.
  */
 #ifndef MOTLEY_RUNTIME_CLOCK_H
 #define MOTLEY_RUNTIME_CLOCK_H
 
-#include "ir/program.h"
+#include "ir/count.h"
 
 typedef struct MotClock {
-    bool is_emulated;
+    bool is_emulated, is_modelled;
     const MotDevice *device;
-    double slow; /* now */
+    MotRates rates; /* modelled: without `slow` */
+    double slow;    /* now */
     uint32_t threads;
     int64_t ns;                    /* emulated: the device's time, on the scale of mot_now_ns */
     int64_t thread_ns, process_ns; /* CPU time when the work at hand began */
@@ -29,14 +33,17 @@ void mot_clock_set_step(MotClock *clock, int64_t step);
 
 /* The device has nothing to do before this time: the host's command, or the latest of the peers. */
 void mot_clock_wait(MotClock *clock, int64_t until_ns);
-/* The device works: `cpu_ns` of a kernel, at its own speed. */
-void mot_clock_compute(MotClock *clock, int64_t cpu_ns);
-/* Its peers' data came over a link that takes `link_ns`, or took `cpu_ns` to copy, whichever is longer. */
-void mot_clock_receive(MotClock *clock, int64_t cpu_ns, int64_t link_ns);
+/* The device works: `native_ns` of a kernel, at its own speed. */
+void mot_clock_compute(MotClock *clock, int64_t native_ns);
+/* Its peers' data came over a link that takes `link_ns`, or took `native_ns` to copy, whichever is longer. */
+void mot_clock_receive(MotClock *clock, int64_t native_ns, int64_t link_ns);
 
-/* CPU time of this rank, by thread: begin before the work and ask after it. 0 where nothing is emulated. */
+/*
+ * What work of this rank takes a device that is not slow: begin before it and ask after it. CPU time, by thread; modelled, what
+ * `count` says. 0 where nothing is emulated.
+ */
 void mot_clock_begin(MotClock *clock);
-int64_t mot_clock_cpu(const MotClock *clock);
+int64_t mot_clock_took(const MotClock *clock, const MotCount *count);
 
 /* Sleeps until the host's time has come to the device's, or to `lead_ns` before it. */
 void mot_clock_catch_up(const MotClock *clock, int64_t lead_ns);

@@ -402,7 +402,8 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins, int64_t issued_ns)
     } else {
         mot_gate_open(&comm->ranks[comm->position].arrived[ins->axis]);
     }
-    mot_clock_receive(&comm->clock, mot_clock_cpu(&comm->clock), link_ns(&g, bytes));
+    mot_clock_receive(&comm->clock, mot_clock_took(&comm->clock, &(MotCount){0}),
+                      link_ns(&g, bytes));
     int64_t end = mot_clock_now(&comm->clock);
     if (end > comm->needed_ns)
         comm->busy_ns += end - (start > comm->needed_ns ? start : comm->needed_ns);

@@ -198,7 +198,7 @@ static MotStatus receive(MotComm *comm, const MotInstr *ins, MotClock *clock)
     mot_clock_begin(clock);
     for (uint32_t i = 0; i < n_sources; i++)
         copy_common(&to, &sources[i].end, &sources[i].common, element);
-    mot_clock_receive(clock, mot_clock_cpu(clock), 0);
+    mot_clock_receive(clock, mot_clock_took(clock, &(MotCount){0}), 0);
     comm->busy_ns += mot_clock_now(clock) - start;
     mot_clock_catch_up(clock, 0);
     atomic_store(&own->ns[n % MOT_MAIL_TIMES], mot_clock_now(clock));

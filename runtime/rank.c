@@ -24,6 +24,7 @@ typedef struct {
     void **launches[MOT_N_SECTIONS]; /* by instruction: as the device prepared it */
     void ***buffers[MOT_N_SECTIONS]; /* by micro-batch and instruction: addresses of its buffers */
     bool *is_resizable[MOT_N_SECTIONS]; /* by instruction: a launch that the shares reach */
+    MotCount *counts[MOT_N_SECTIONS];   /* by instruction: what it does, for a modelled clock */
     MotComm comm;
     uint32_t *done_at
         [MOT_N_SECTIONS]; /* by instruction: before which position a collective is complete */
@@ -75,6 +76,9 @@ static MotStatus bind_section(Rank *r, MotSection section)
     r->is_resizable[section] = mot_arena_array(arena, bool, n);
     for (uint32_t i = 0; i < n; i++)
         r->is_resizable[section][i] = is_resizable(p, &ins[i]);
+    r->counts[section] = mot_arena_array(arena, MotCount, n);
+    for (uint32_t i = 0; r->clock.is_modelled && i < n; i++)
+        r->counts[section][i] = mot_count_instr(r->ctx, p, &ins[i], own);
     for (uint32_t i = 0; i < n * n_runs; i++)
         r->buffers[section][i] = find_buffers(r, &ins[i % n], i / n);
     for (uint32_t i = 0; i < n; i++)
@@ -106,18 +110,18 @@ static MotStatus run_launch(Rank *r, MotSection section, uint32_t i, void **buff
     int64_t start = mot_clock_now(&r->clock);
     mot_clock_begin(&r->clock);
     MOT_TRY(r->api->launch(r->device, r->launches[section][i], buffers));
-    mot_clock_compute(&r->clock, mot_clock_cpu(&r->clock));
+    mot_clock_compute(&r->clock, mot_clock_took(&r->clock, &r->counts[section][i]));
     if (r->is_resizable[section][i])
         r->state->resizable_ns += mot_clock_now(&r->clock) - start;
     mot_clock_catch_up(&r->clock, LEAD_NS);
     return MOT_OK;
 }
 
-static void run_local(Rank *r, const MotInstr *ins)
+static void run_local(Rank *r, MotSection section, uint32_t i)
 {
     mot_clock_begin(&r->clock);
-    mot_comm_exec_local(&r->comm, ins);
-    mot_clock_compute(&r->clock, mot_clock_cpu(&r->clock));
+    mot_comm_exec_local(&r->comm, &r->program->section[section].data[i]);
+    mot_clock_compute(&r->clock, mot_clock_took(&r->clock, &r->counts[section][i]));
 }
 
 /* Executes the collectives that are to be complete before position `before` of the section. */
@@ -152,7 +156,7 @@ static MotStatus run_instr(Rank *r, MotSection section, uint32_t i, void **buffe
         return run_launch(r, section, i, buffers);
     if (ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
         return mot_comm_exec_stage(&r->comm, ins, &r->clock);
-    run_local(r, ins);
+    run_local(r, section, i);
     return MOT_OK;
 }
 

@@ -681,6 +681,11 @@ uint32_t mot_session_device(const MotSession *s, uint32_t rank)
     return place_of(s, rank).device;
 }
 
+const MotCluster *mot_session_cluster(const MotSession *s)
+{
+    return s->cluster;
+}
+
 const MotPipeline *mot_session_pipeline(const MotSession *s)
 {
     return s->pipeline;

@@ -72,6 +72,7 @@ uint32_t mot_session_ranks(const MotSession *session);
 uint32_t mot_session_device(const MotSession *session, uint32_t rank);
 /* The rank's share of axis 0 of its stage. */
 int64_t mot_session_share(const MotSession *session, uint32_t rank);
+const MotCluster *mot_session_cluster(const MotSession *session);
 const MotPipeline *mot_session_pipeline(const MotSession *session);
 
 #endif

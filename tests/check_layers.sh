@@ -14,7 +14,7 @@ passes/plan  | support/ ir/ passes/pass.h                                 | meti
 passes/lower | support/ ir/ passes/pass.h                                 |
 passes       | support/ ir/ passes/                                       |
 codegen      | support/ ir/                                               | llvm-c/ nvrtc.h
-runtime      | support/ ir/program.h ir/eval.h ir/layout.h ir/balance.h ir/dtype.h ir/graph.h ir/sparse.h | dnnl oneapi/ hwloc
+runtime      | support/ ir/program.h ir/count.h ir/eval.h ir/layout.h ir/balance.h ir/dtype.h ir/graph.h ir/sparse.h | dnnl oneapi/ hwloc
 include      |                                                            |
 job          | support/ ir/ frontend/ passes/ codegen/ runtime/           |
 api          | support/ ir/ frontend/ passes/ codegen/ runtime/ job/ include/ |

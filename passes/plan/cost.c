@@ -5,11 +5,9 @@
 
 MotRates mot_cost_rates(const MotCluster *cluster, uint32_t device)
 {
-    MotDevice d = cluster->devices.data[device];
-    mot_device_assume(&d, NULL);
-    MotRates r = cluster->devices.n > 1 ? d.beside : d.alone;
-    return (MotRates){r.flops / d.slow, r.functions / d.slow, r.bandwidth / d.slow,
-                      r.launch * d.slow};
+    MotRates r = mot_cluster_rates(cluster, device);
+    double slow = cluster->devices.data[device].slow;
+    return (MotRates){r.flops / slow, r.functions / slow, r.bandwidth / slow, r.launch * slow};
 }
 
 MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,
@@ -27,7 +25,7 @@ MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluste
     mot_fusion_find(ctx, g, &cost->fusion);
     for (uint32_t i = 0; i < cost->n; i++) {
         cost->rate[i] = mot_cost_rates(cluster, mesh->devices[i]);
-        cost->overlaps |= cluster->devices.data[mesh->devices[i]].slow > 1;
+        cost->overlaps |= cluster->is_modelled || cluster->devices.data[mesh->devices[i]].slow > 1;
         for (uint32_t k = 0; k < i; k++) {
             MotLink link = mot_cluster_link(cluster, mesh->devices[i], mesh->devices[k]);
             double latency = link.measured_latency > 0 ? link.measured_latency : link.latency,
@@ -113,9 +111,12 @@ static Seconds seconds_of(const MotRates *rate, const MotWork *work)
         .memory = {work->bytes.whole / rate->bandwidth, work->bytes.split / rate->bandwidth}};
 }
 
+/* A device whose part is empty reads nothing either. */
 static double work_seconds(const MotRates *rate, const MotWork *work, double fraction)
 {
     Seconds s = seconds_of(rate, work);
+    if (fraction <= 0)
+        return s.launch;
     double arithmetic = s.arithmetic.whole + s.arithmetic.split * fraction;
     double memory = s.memory.whole + s.memory.split * fraction;
     return s.launch + (arithmetic > memory ? arithmetic : memory);

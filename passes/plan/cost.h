@@ -33,7 +33,7 @@ typedef struct MotCost {
     MotWork **work; /* [ops][factors + 1], the last for none; NULL until asked for */
 } MotCost;
 
-/* The rates of a device of this cluster: as measured alone if it is the only one, else beside the others. */
+/* mot_cluster_rates, slow-down included. */
 MotRates mot_cost_rates(const MotCluster *cluster, uint32_t device);
 /* For steps of one micro-batch. Fails for a mesh of several axes. */
 MOT_CHECKED MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,

@@ -36,7 +36,7 @@ train onward 8 --resume >/dev/null 2>&1
 check "a checkpoint of two stages goes on with one device" close_losses one onward
 
 begin() { # a training in the background, some steps on its way: $pid, and its ranks
-    (prefix=(exec); train "$1" 1000000 --plan $plan --hang-timeout 1 >"$work/out" 2>&1) &
+    (prefix=(exec); train "$1" 1000000 --plan $plan --hang-timeout 3 >"$work/out" 2>&1) &
     pid=$!
     for _ in $(seq 200); do grep -q '^step 20/' "$work/out" && break; sleep 0.1; done
     mapfile -t ranks < <(pgrep -P "$pid")

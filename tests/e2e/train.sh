@@ -26,12 +26,11 @@ check "the two newest checkpoints are kept" [ "$(cd "$work/calm" && echo step-*)
 check "ckpt verify" "$MOTLEY" ckpt verify "$work/calm"
 check "the trained model imports" "$MOTLEY" import "$work/calm/model.onnx" "${dims[@]}" >/dev/null
 
-check "busy, communicating and waiting are the step's time, and resizable is part of busy" awk -F'[ ,:{}]+' '
+check "busy, communicating and waiting are no more than the step's time, and resizable is part of busy" awk -F'[ ,:{}]+' '
     /"ranks"/ { for (i = 1; i < NF; i++) { if ($i == "\"ms\"") ms = $(i + 1); if ($i == "\"busy_ms\"") busy = $(i + 1)
         if ($i == "\"resizable_ms\"") resizable = $(i + 1); if ($i == "\"comm_ms\"") comm = $(i + 1)
-        if ($i == "\"wait_ms\"") { sum = busy + comm + $(i + 1); all += sum; steps += ms
-            if (sum > 1.01 * ms || resizable > busy + 0.01 || resizable <= 0) bad = 1 } } }
-    END { exit bad || all < 0.8 * steps }' "$work/calm/steps.jsonl"
+        if ($i == "\"wait_ms\"") { n++; if (busy + comm + $(i + 1) > 1.01 * ms || resizable > busy + 0.01 || resizable <= 0) bad = 1 } } }
+    END { exit bad || n != 24 }' "$work/calm/steps.jsonl"
 
 train again 12 --devices 2 --shares 2/1 >/dev/null
 check "two runs of one plan are bit-identical" same_losses calm again

@@ -154,6 +154,24 @@ static void leaves_out_what_is_not_written(void **state)
     assert_int_equal(c->links.n, 0);
 }
 
+/* `clock` is the cluster's, and is printed where it is not the usual one. */
+static void clock_may_be_modelled(void **state)
+{
+    MotCtx *ctx = *state;
+    static const char *const texts[] = {"devices: [{name: x}]\nclock: modelled",
+                                        "devices: [{name: x}]\nclock: measured"};
+    for (int i = 0; i < 2; i++) {
+        MotCluster *c;
+        MotText text;
+        assert_int_equal(parse(ctx, texts[i], &c), MOT_OK);
+        assert_int_equal(c->is_modelled, i == 0);
+        mot_text_init(&text, &ctx->arena);
+        mot_cluster_print(c, &text);
+        assert_int_equal(parse(ctx, mot_text_get(&text), &c), MOT_OK);
+        assert_int_equal(c->is_modelled, i == 0);
+    }
+}
+
 #define DEVICES "devices: [{name: a}, {name: b}]\n"
 
 static void refuses_with_file_and_line(void **state)
@@ -163,7 +181,7 @@ static void refuses_with_file_and_line(void **state)
     } cases[] = {
         {"devices: [{name: a}]", "", "at least one device"},
         {"devices: [{name: a}]", "devices: []", "at least one device"},
-        {"devices: [{name: a}]", "[a, b]", "keys devices and links"},
+        {"devices: [{name: a}]", "[a, b]", "keys devices, links and clock"},
         {"devices: [{name: a}]", "devices: [{name: a}]\ncolour: red",
          "line 2: unknown key \"colour\""},
         {"devices: [{name: a}]", "devices: [{nam: a}]", "line 1: unknown key \"nam\""},
@@ -195,6 +213,8 @@ static void refuses_with_file_and_line(void **state)
         {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: -1GiB}]",
          "memory: \"-1GiB\""},
         {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1e99GiB}]", "memory"},
+        {DEVICES "clock: modelled", DEVICES "clock: fast", "\"fast\" is neither measured nor"},
+        {DEVICES "clock: measured", DEVICES "clock: [modelled]", "neither measured nor"},
         {DEVICES "links: [{between: all}]", DEVICES "links: [{latency: 1us}]",
          "line 2: a link needs"},
         {DEVICES "links: [{between: all}]", DEVICES "links: [all]", "a link is \"all\""},
@@ -261,6 +281,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(slow_may_be_a_schedule, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(json_has_plain_numbers, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(leaves_out_what_is_not_written, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(clock_may_be_modelled, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(refuses_with_file_and_line, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(holds_its_limits, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(reads_the_committed_files, make_ctx, drop_ctx),

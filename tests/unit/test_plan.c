@@ -2,6 +2,7 @@
  * passes/plan and the Plan's text and verifier. What is compared with brute force stands in
  * tests/prop/test_plan.c.
  */
+#include "ir/count.h"
 #include "ir/plan_text.h"
 #include "passes/lower/lower.h"
 #include "passes/plan/evaluate.h"
@@ -554,6 +555,36 @@ static void lowered_plans_keep_the_predicted_memory(void **state)
     }
 }
 
+/* What is predicted is what the lowered program does at the same rates, within 5 %. */
+static void lowered_plans_take_the_predicted_time(void **state)
+{
+    MotCtx *ctx = *state;
+    static const double bandwidth[] = {1e11, 1e9, 1e7};
+    for (int i = 0; i < 3; i++) {
+        GptSizes sizes = {.b = 8, .t = 64, .h = 6, .d = 32, .v = 200, .layers = 2};
+        MotGraph *g = make_gpt(ctx, sizes, "adamw:lr=0.1");
+        MotCluster *cluster = make_cluster(ctx, 4, unequal, 1e-5, bandwidth[i]);
+        MotPlan *plan = make_plan(ctx, g, cluster, NULL);
+        MotPipeline *pipeline;
+        assert_ok(ctx, mot_lower(ctx, plan, &pipeline));
+        const MotProgram *p = pipeline->stages.data[0];
+        for (uint32_t device = 0; device < 4; device++) {
+            MotBinding binding;
+            MotRates rates = mot_cost_rates(cluster, device);
+            double seconds = 0;
+            assert_ok(ctx, mot_program_bind(ctx, p, device, &binding));
+            for (uint32_t k = 0; k < p->section[MOT_SECTION_STEP].n; k++) {
+                MotCount count =
+                    mot_count_instr(ctx, p, &p->section[MOT_SECTION_STEP].data[k], &binding);
+                seconds += mot_count_seconds(&count, &rates);
+            }
+            double ratio = seconds / plan->devices[device].busy;
+            if (ratio < 0.95 || ratio > 1.05)
+                fail_msg("device %u: %.3f of the prediction", device, ratio);
+        }
+    }
+}
+
 /* ---- Text and verifier ---- */
 
 static void text_parses_back(void **state)
@@ -562,6 +593,7 @@ static void text_parses_back(void **state)
     MotCluster *cluster = make_cluster(ctx, 4, unequal, 1e-5, 1e9);
     mot_device_slow_down(ctx, &cluster->devices.data[2], 50, 2.5);
     mot_device_slow_down(ctx, &cluster->devices.data[2], 150, 1);
+    cluster->is_modelled = true;
     MotPlan *plan = make_plan(ctx, make_gpt(ctx, small_gpt, "adamw:lr=0.1"), cluster, NULL);
     plan->ops[plan->graph->body.data[3]].recompute = true;
     MotText first, second, json;
@@ -576,6 +608,7 @@ static void text_parses_back(void **state)
     for (MotValue v = 1; v < plan->graph->values.n; v++)
         assert_true(mot_sharding_equal(plan->values[v], parsed->values[v]));
     assert_true(mot_device_slow_at(&parsed->cluster->devices.data[2], 50) == 2.5);
+    assert_true(parsed->cluster->is_modelled);
     double time = parsed->time;
     assert_ok(ctx, mot_plan_predict(parsed));
     assert_near(parsed->time, time);
@@ -767,6 +800,7 @@ int main(void)
         TEST(shares_respect_memory),
         TEST(planning_is_deterministic),
         TEST(lowered_plans_keep_the_predicted_memory),
+        TEST(lowered_plans_take_the_predicted_time),
         TEST(text_parses_back),
         TEST(broken_texts_are_refused),
         TEST(verifier_refuses_broken_plans),

@@ -1,4 +1,5 @@
 /* Programs: views of other buffers' memory, what the verifier makes of them, and the places that binding gives. */
+#include "ir/count.h"
 #include "ir/graph_text.h"
 #include "passes/lower/lower.h"
 
@@ -65,6 +66,24 @@ static void slices_of_the_outermost_dim_are_views(void **state)
     assert_int_equal(mot_program_bind(&ctx, p, 0, &binding), MOT_OK);
     assert_int_equal(binding.arena_offset[exp->bufs[0]] - binding.arena_offset[contract->bufs[2]],
                      5 * 4 * 4);
+    mot_ctx_deinit(&ctx);
+}
+
+/* By hand: 2 * 3 * 4 * 5 * 8 FLOPs, every tensor read or written once; 20 exponentials. */
+static void counts_what_instructions_do(void **state)
+{
+    (void)state;
+    MotCtx ctx;
+    MotBinding binding;
+    mot_ctx_init(&ctx);
+    MotProgram *p = lower(&ctx, packed);
+    assert_int_equal(mot_program_bind(&ctx, p, 0, &binding), MOT_OK);
+    const MotInstr *ins = p->section[MOT_SECTION_STEP].data;
+    MotCount contract = mot_count_instr(&ctx, p, &ins[0], &binding),
+             exp = mot_count_instr(&ctx, p, &ins[1], &binding);
+    assert_true(contract.flops == 960 && contract.functions == 0 && contract.launches == 1);
+    assert_true(contract.bytes == 4 * (5 * 8 + 3 * 4 * 8 + 3 * 5 * 4));
+    assert_true(exp.flops == 0 && exp.functions == 20 && exp.bytes == 4 * 40 && exp.launches == 1);
     mot_ctx_deinit(&ctx);
 }
 
@@ -268,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_of_the_outermost_dim_are_views),
+        cmocka_unit_test(counts_what_instructions_do),
         cmocka_unit_test(what_a_concat_joins_is_written_in_place),
         cmocka_unit_test(other_concats_are_kernels),
         cmocka_unit_test(elementwise_results_take_over_operands),
