@@ -144,6 +144,14 @@ static MotStatus check_dtypes(Build *b)
                             "compiled kernels take and give f32, i32, i64, u8 and bool, not %s",
                             mot_dtype_name(dtype));
     }
+    for (MotOpId id = 0; id < b->g->ops.n; id++) {
+        const MotOp *op = mot_graph_op(b->g, id);
+        MotDtype sums = op->kind == MOT_OP_CONTRACT ? mot_attrs(op, contract)->accumulate : 0;
+        if (sums && sums != MOT_F32)
+            return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, mot_op_loc(b->g, op),
+                            "compiled contractions accumulate in f32, not in %s",
+                            mot_dtype_name(sums));
+    }
     for (uint32_t i = 0; i < b->n_results; i++)
         if (mot_graph_type(b->g, b->result[i])->dtype == MOT_F64)
             return mot_fail(b->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,

@@ -224,6 +224,14 @@ void mot_tensor_set_int(const MotTensor *tensor, int64_t i, int64_t value)
     }
 }
 
+double mot_dtype_round(MotDtype dtype, double x)
+{
+    int64_t place;
+    MotTensor one = {.type = {.dtype = dtype}, .data = &place};
+    mot_tensor_set(&one, 0, x);
+    return mot_tensor_get(&one, 0);
+}
+
 MotTensor mot_tensor_cast(MotArena *arena, const MotTensor *tensor, MotDtype dtype)
 {
     bool is_exact = mot_dtype_class(tensor->type.dtype) == MOT_CLASS_INT &&

@@ -77,6 +77,8 @@ double mot_tensor_get(const MotTensor *tensor, int64_t i);
 int64_t mot_tensor_get_int(const MotTensor *tensor, int64_t i);
 void mot_tensor_set(const MotTensor *tensor, int64_t i, double value);
 void mot_tensor_set_int(const MotTensor *tensor, int64_t i, int64_t value);
+/* What is left of x in that dtype. */
+double mot_dtype_round(MotDtype dtype, double x);
 /* A copy in another dtype, in the arena: integers to integers exactly, anything else through double. */
 MotTensor mot_tensor_cast(MotArena *arena, const MotTensor *tensor, MotDtype dtype);
 

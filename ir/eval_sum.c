@@ -230,6 +230,14 @@ static void multiply_add(int64_t n, const double *x, int64_t sx, const double *y
         z[i * sz] += x[i * sx] * y[i * sy];
 }
 
+/* The same where every sum is kept in `sums`, by the attribute `accumulate`. */
+static void multiply_add_in(MotDtype sums, int64_t n, const double *x, int64_t sx, const double *y,
+                            int64_t sy, double *z, int64_t sz)
+{
+    for (int64_t i = 0; i < n; i++)
+        z[i * sz] = mot_dtype_round(sums, z[i * sz] + x[i * sx] * y[i * sy]);
+}
+
 static void multiply_add_int(int64_t n, const int64_t *x, int64_t sx, const int64_t *y, int64_t sy,
                              int64_t *z, int64_t sz)
 {
@@ -251,8 +259,16 @@ MotStatus mot_eval_contract(MotEval *e)
     if (is_float(out)) {
         const double *x = mot_eval_load(ctx, &in[X]), *y = mot_eval_load(ctx, &in[Y]);
         double *z = mot_arena_array(&ctx->arena, double, n_out);
-        for (bool more = mot_walk_begin(&w); more; more = mot_walk_next(&w))
-            multiply_add(n, x + w.offset[X], sx, y + w.offset[Y], sy, z + w.offset[Z], sz);
+        MotDtype sums = mot_attrs(e->op, contract)->accumulate;
+        bool in_double =
+            !sums || out->type.dtype == MOT_F64; /* which f64 mode makes of any dtype */
+        for (bool more = mot_walk_begin(&w); more; more = mot_walk_next(&w)) {
+            if (in_double)
+                multiply_add(n, x + w.offset[X], sx, y + w.offset[Y], sy, z + w.offset[Z], sz);
+            else
+                multiply_add_in(sums, n, x + w.offset[X], sx, y + w.offset[Y], sy, z + w.offset[Z],
+                                sz);
+        }
         mot_eval_store(out, z);
     } else {
         const int64_t *x = mot_eval_load_int(ctx, &in[X]), *y = mot_eval_load_int(ctx, &in[Y]);

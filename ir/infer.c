@@ -342,6 +342,9 @@ static MotStatus infer_contract(Infer *c)
     const MotAttr_contract *a = mot_attrs(c->op, contract);
     if (c->in[0]->dtype != c->in[1]->dtype || mot_dtype_class(c->in[0]->dtype) == MOT_CLASS_BOOL)
         return refuse(c, "operands must be of one numeric dtype");
+    if (a->accumulate && (mot_dtype_class(a->accumulate) != MOT_CLASS_FLOAT ||
+                          mot_dtype_class(c->in[0]->dtype) != MOT_CLASS_FLOAT))
+        return refuse(c, "accumulate is a float dtype, for float operands");
     const char *p = a->spec ? read_letters(a->spec, c->in[0], size) : NULL;
     p = p && *p == ',' ? read_letters(p + 1, c->in[1], size) : NULL;
     if (!p || strncmp(p, "->", 2) != 0)

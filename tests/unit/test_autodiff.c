@@ -156,6 +156,20 @@ static void derived_ops_know_their_forward_op_and_role(void **state)
     assert_null(strstr(text, "bj,ij->bi")); /* nobody asks for the gradient of x */
 }
 
+/* A parameter in f32 that is computed with in bf16 is two values, and sums have a dtype of their own: the master's gradient is f32. */
+static void a_master_has_a_gradient_of_its_own_dtype(void **state)
+{
+    const char *text = differentiate_to_text(
+        *state, "%master = param {name=\"w\", trained} : f32[6x3] %w = cast %master {dtype=bf16}\n"
+                "%x = input {name=\"x\"} : bf16[4x6]\n"
+                "%y = contract %x %w {spec=\"mk,kn->mn\", accumulate=f32}\n"
+                "%y32 = cast %y {dtype=f32} %loss = reduce_sum %y32 {axes=[0, 1]} output %loss "
+                "{name=\"loss\"}");
+    check_has(text, "accumulate=f32, fwd=");
+    check_has(text, ": bf16[6x3]");
+    check_has(text, "gradient %master");
+}
+
 static void contributions_add_up(void **state)
 {
     MotCtx *ctx = *state;
@@ -425,6 +439,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
     const struct CMUnitTest tests[] = {
         TEST(derived_ops_know_their_forward_op_and_role),
+        TEST(a_master_has_a_gradient_of_its_own_dtype),
         TEST(contributions_add_up),
         TEST(gradients_of_slices_are_joined),
         TEST(kinks_follow_pytorch),

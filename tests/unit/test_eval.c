@@ -254,6 +254,21 @@ static void sums_of_f32_accumulate_in_double(void **state)
     expect(&t, dot, LIST(0x1p-30));
 }
 
+/* 256 + 1 is 256 in bf16, of which the operands and the result know nothing. */
+static void contractions_keep_their_sums_as_they_are_told(void **state)
+{
+    Bench t = make_bench(*state);
+    MotValue x[2] = {give(&t, MOT_F32, LIST(256, 1, 1)), give(&t, MOT_F32, LIST(1, 1, 1))};
+    MotValue narrow = mot_build(&t.b, MOT_OP_CONTRACT, x, 2,
+                                &(MotAttr_contract){.spec = "a,a->", .accumulate = MOT_BF16});
+    expect(&t, narrow, LIST(256));
+    expect(&t, mot_contract(&t.b, x[0], x[1], "a,a->"), LIST(258));
+    assert_int_equal(mot_build(&t.b, MOT_OP_CONTRACT, x, 2,
+                               &(MotAttr_contract){.spec = "a,a->", .accumulate = MOT_I32}),
+                     0);
+    mot_error_clear(*state);
+}
+
 /* Query head h reads key head h / (H/G): with values 1 and 10 a key head, heads 0 and 1 give 1,
  * heads 2 and 3 give 10. */
 static void grouped_query_heads_share_a_key_head_in_order(void **state)
@@ -538,6 +553,7 @@ int main(void)
         TEST(casts_saturate_from_floats_and_wrap_from_integers),
         TEST(every_value_is_rounded_to_its_type),
         TEST(sums_of_f32_accumulate_in_double),
+        TEST(contractions_keep_their_sums_as_they_are_told),
         TEST(grouped_query_heads_share_a_key_head_in_order),
         TEST(rows_that_see_nothing_are_zero_and_without_gradient),
         TEST(ignored_rows_have_no_loss_and_no_gradient),

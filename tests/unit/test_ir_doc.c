@@ -158,7 +158,8 @@ static const Prose prose[MOT_N_OPS] = {
     [MOT_OP_CONTRACT] = {"x, y, k_index[n]?", "the letters after `->`",
                          "Einstein sum: in `spec`, as in `btc,chd->bthd`, each letter is a loop; "
                          "letters missing in the result are summed. "
-                         "`accumulate`: the dtype in which sums are kept. With k_index, i64, the "
+                         "`accumulate`: the dtype in which sums are kept; without it `ref` keeps "
+                         "them in double, kernels in f32. With k_index, i64, the "
                          "summed letter `cut` runs over the listed "
                          "positions alone, as if they had been gathered from both operands; n is "
                          "any number, 0 gives zeros. The gradient of "
