@@ -3,6 +3,7 @@
 
 #include "cli/answer.h"
 #include "cli/balance.h"
+#include "cli/members.h"
 #include "cli/verbs.h"
 #include "job/shares.h"
 #include "support/writer.h"
@@ -27,6 +28,7 @@ static const MotOption train_options[] = {
     {"--slow", "STEP:DEVICE=K",
      "emulate: from this step on, counted from 0, the device is K times slower than it is "
      "(repeatable)"},
+    {"--elastic", NULL, "go on without ranks that die or hang, with the shares of the others"},
     {"--validate", "N", "validate every N steps; always after the last"},
     {"--save", "N", "a checkpoint every N steps; always after the last"},
     {"--log", "FILE", "a JSON line a step; default DIR/steps.jsonl"},
@@ -52,6 +54,7 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
         MOT_TRY(mot_shares_find_axis(ctx, t->job->plan, &t->resizes[i].shares,
                                      mot_arena_printf(&ctx->arena, "--resize %s", texts[i]),
                                      &t->resizes[i].stage, &t->resizes[i].axis));
+        t->resizes[i].devices = t->job->plan->stages.data[t->resizes[i].stage].mesh.devices;
     }
     t->n_resizes = n;
     return MOT_OK;
@@ -306,6 +309,13 @@ static MotStatus publish(MotTrainer *t)
                           mot_text_get(&w.text), w.text.n);
 }
 
+MotStatus mot_trainer_renew(MotTrainer *t)
+{
+    begin_progress(t);
+    MOT_TRY(mot_balance_begin(t));
+    return publish(t);
+}
+
 static MotStatus train(MotTrainer *t)
 {
     int64_t seed;
@@ -319,10 +329,9 @@ static MotStatus train(MotTrainer *t)
     MOT_TRY(open_data(t));
     MOT_TRY(resume(t));
     const char *model = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
-    begin_progress(t);
     tell_traffic(t);
-    MOT_TRY(mot_balance_begin(t));
-    MOT_TRY(publish(t));
+    MOT_TRY(mot_members_begin(t));
+    MOT_TRY(mot_trainer_renew(t));
     MotStatus status = mot_trainer_run(t);
     if (status == MOT_OK)
         status = mot_job_export(t->ctx, t->job, model);

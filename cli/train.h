@@ -14,6 +14,7 @@ typedef struct MotResize {
     int64_t step; /* before this step */
     uint32_t stage, axis;
     MotShareList shares;
+    const uint32_t *devices; /* [shares.n], where the mesh has one axis */
 } MotResize;
 
 typedef struct MotTrainer {
@@ -34,17 +35,24 @@ typedef struct MotTrainer {
     double step_flops, units_per_step; /* tokens or samples, for the rate */
     const char *unit;
     FILE *talk; /* where the lines for the user go; NULL: nowhere */
+    FILE *log_file;
     MotProgress progress;
+    bool is_elastic;  /* goes on without ranks that die */
+    bool is_stopping; /* after this step */
     MotPolicy policy; /* of --balance, for the balancer */
     MotBalancer balancer;
     double loss, val_loss;
-    int64_t step; /* done */
+    int64_t step; /* done, and the number of the next one */
 } MotTrainer;
 
 /* Runs the steps. MOT_STOPPED after Ctrl-C: the step was finished and everything saved. */
 MOT_CHECKED MotStatus mot_trainer_run(MotTrainer *t);
 /* Mean loss over the validation batches; 0 batches: NaN. */
 MOT_CHECKED MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss);
+/* Fills the host's buffers with what step t->step takes. */
+void mot_trainer_prepare(MotTrainer *t);
+/* What depends on who the members are, from the job: the lines of progress, the policy of --balance, job.json. */
+MOT_CHECKED MotStatus mot_trainer_renew(MotTrainer *t);
 /* For a line of another kind than a step's. */
 void mot_trainer_make_room(MotTrainer *t);
 

@@ -1,6 +1,7 @@
 /* The training loop. While the ranks run a step, the host prepares the next batch. */
 #include "cli/balance.h"
 #include "cli/log.h"
+#include "cli/members.h"
 #include "cli/train.h"
 
 #include <math.h>
@@ -31,7 +32,10 @@ static MotStatus write_batch(MotTrainer *t, uint32_t micro)
     return MOT_OK;
 }
 
-/* A step takes as many batches of the data as it has micro-batches. */
+/*
+ * A step takes as many batches of the data as it has micro-batches. Which ones follows from its number alone, whoever is there to compute it: so
+ * each sample is used once an epoch, through deaths, joins and repeated steps.
+ */
 static void prepare_step(MotTrainer *t, int64_t step)
 {
     uint32_t n = t->job->n_micro;
@@ -62,7 +66,12 @@ static MotStatus run_step(MotTrainer *t, int64_t step, MotStepReport *r)
     MOT_TRY(mot_job_begin_step(t->job, step + 1, t->steps, &r->lr));
     mot_session_start(session, MOT_SECTION_STEP);
     prepare_step(t, step + 1);
-    MOT_TRY(mot_session_wait(session));
+    MotStatus status = mot_session_wait(session);
+    if (mot_members_can_go_on(t, status) && mot_session_held(session) == MOT_HELD_AFTER) {
+        mot_members_tell(t); /* the others finished the step */
+        status = MOT_OK;
+    }
+    MOT_TRY(status);
     r->ms = (double)(mot_now_ns() - start) * 1e-6;
     r->balance = measure_balance(t);
     if (t->job->optimizer.clip > 0)
@@ -193,57 +202,128 @@ static MotStatus save(MotTrainer *t, int64_t step)
     return mot_checkpoint_save(t->ctx, t->job->session, t->out, &info);
 }
 
-static MotStatus resize(MotTrainer *t, int64_t step)
+/* The shares of a --resize for the devices that are members now; those that it does not name keep theirs. False: none would have any. */
+static bool find_shares(const MotTrainer *t, const MotResize *resize, int64_t *out_share)
 {
-    for (uint32_t i = 0; i < t->n_resizes; i++)
-        if (t->resizes[i].step == step) {
-            int64_t moved;
-            MOT_TRY(mot_session_reshare(t->job->session, t->resizes[i].stage, t->resizes[i].axis,
-                                        t->resizes[i].shares.data, &moved));
-            mot_trainer_make_room(t);
-            mot_info(t->ctx, "resized before step %lld, %s moved", (long long)step + 1,
-                     mot_bytes_text(&t->ctx->arena, (double)moved));
-        }
-    return MOT_OK;
+    const MotMesh *mesh = &t->job->pipeline->stages.data[resize->stage]->mesh;
+    const MotMeshAxis *axis = &mesh->axis[resize->axis];
+    int64_t total = 0;
+    for (uint32_t i = 0; i < axis->n; i++) {
+        uint32_t k = mesh->n_axes > 1 ? i : 0;
+        while (mesh->n_axes == 1 && k < resize->shares.n && resize->devices[k] != mesh->devices[i])
+            k++;
+        out_share[i] = k < resize->shares.n ? resize->shares.data[k] : axis->share[i];
+        total += out_share[i];
+    }
+    return total > 0;
 }
 
-static MotStatus run_loop(MotTrainer *t, FILE *log)
+static MotStatus resize(MotTrainer *t, int64_t step)
 {
-    prepare_step(t, t->first_step);
-    for (int64_t step = t->first_step; step < t->steps; step++) {
-        MotScope scope = mot_scope_begin(t->ctx);
-        MotStepReport report;
-        MOT_TRY(resize(t, step));
-        MOT_TRY(mot_balance_before(t, step, log));
-        MOT_TRY(run_step(t, step, &report));
-        t->step = step + 1;
-        t->loss = report.loss;
-        log_step(log, t, step, &report);
-        report_step(t, &report);
-        mot_balance_after(t, step, log);
-        bool is_last = step + 1 == t->steps, stops = stop_requested && !is_last;
-        if (is_last || (t->validate_every && (step + 1) % t->validate_every == 0))
-            MOT_TRY(validate_and_report(t, step + 1, log));
-        if (is_last || stops || (t->save_every && (step + 1) % t->save_every == 0))
-            MOT_TRY(save(t, step + 1));
-        if (stops)
-            return MOT_STOPPED;
-        mot_scope_end(t->ctx, scope);
+    for (uint32_t i = 0; i < t->n_resizes; i++) {
+        int64_t moved, share[MOT_MAX_RANKS];
+        if (t->resizes[i].step != step)
+            continue;
+        mot_trainer_make_room(t);
+        if (!find_shares(t, &t->resizes[i], share)) {
+            mot_warn(t->ctx, MOT_NOWHERE,
+                     "not resized before step %lld: who would get shares has "
+                     "left",
+                     (long long)step + 1);
+            continue;
+        }
+        MOT_TRY(mot_session_reshare(t->job->session, t->resizes[i].stage, t->resizes[i].axis, share,
+                                    &moved));
+        mot_info(t->ctx, "resized before step %lld, %s moved", (long long)step + 1,
+                 mot_bytes_text(&t->ctx->arena, (double)moved));
     }
     return MOT_OK;
 }
 
+/* ---- The parts of an iteration ---- */
+
+static MotStatus change_shares(MotTrainer *t)
+{
+    MOT_TRY(resize(t, t->step));
+    return mot_balance_before(t, t->step, t->log_file);
+}
+
+static MotStatus do_step(MotTrainer *t)
+{
+    MotStepReport report;
+    int64_t step = t->step;
+    MOT_TRY(run_step(t, step, &report));
+    t->step = step + 1;
+    t->loss = report.loss;
+    log_step(t->log_file, t, step, &report);
+    report_step(t, &report);
+    if (!mot_session_is_halted(t->job->session))
+        mot_balance_after(t, step, t->log_file);
+    return MOT_OK;
+}
+
+static MotStatus validate_and_save(MotTrainer *t)
+{
+    int64_t step = t->step;
+    bool is_last = step == t->steps;
+    t->is_stopping = stop_requested && !is_last;
+    if (is_last || (t->validate_every && step % t->validate_every == 0))
+        MOT_TRY(validate_and_report(t, step, t->log_file));
+    if (is_last || t->is_stopping || (t->save_every && step % t->save_every == 0))
+        MOT_TRY(save(t, step));
+    return MOT_OK;
+}
+
+/*
+ * Does a part, and again after ranks died, without them. A part that failed has left nothing behind: the step is t->step's, which is an earlier
+ * one if the training had to go back to a checkpoint.
+ */
+static MotStatus hold(MotTrainer *t, MotStatus (*part)(MotTrainer *))
+{
+    for (;;) {
+        MOT_TRY(mot_members_mend(t)); /* new ranks must outlive the scope */
+        MotScope scope = mot_scope_begin(t->ctx);
+        MotStatus status = part(t);
+        bool again = mot_members_can_go_on(t, status);
+        if (again)
+            mot_members_tell(t);
+        else if (status != MOT_OK)
+            return status;
+        mot_scope_end(t->ctx, scope);
+        if (!again)
+            return MOT_OK;
+    }
+}
+
+static MotStatus run_loop(MotTrainer *t)
+{
+    mot_trainer_prepare(t);
+    while (t->step < t->steps) {
+        MOT_TRY(hold(t, change_shares));
+        MOT_TRY(hold(t, do_step));
+        MOT_TRY(hold(t, validate_and_save));
+        if (t->is_stopping)
+            return MOT_STOPPED;
+    }
+    return MOT_OK;
+}
+
+void mot_trainer_prepare(MotTrainer *t)
+{
+    prepare_step(t, t->step);
+}
+
 MotStatus mot_trainer_run(MotTrainer *t)
 {
-    FILE *log;
-    MOT_TRY(mot_log_open(t->ctx, t->log, t->first_step, &log));
+    t->step = t->first_step;
+    MOT_TRY(mot_log_open(t->ctx, t->log, t->step, &t->log_file));
     struct sigaction action = {.sa_handler = request_stop};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    MotStatus status = run_loop(t, log);
+    MotStatus status = run_loop(t);
     mot_progress_end(&t->progress);
-    bool is_lost = ferror(log) != 0;
-    if ((fclose(log) != 0 || is_lost) && status == MOT_OK)
+    bool is_lost = ferror(t->log_file) != 0;
+    if ((fclose(t->log_file) != 0 || is_lost) && status == MOT_OK)
         status = mot_fail(t->ctx, MOT_ERR_IO, (MotLoc){t->log, NULL},
                           "the log can't be written in full");
     if (status == MOT_STOPPED)

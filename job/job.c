@@ -55,7 +55,7 @@ const MotOption mot_plan_file_options[] = {
 const MotOption mot_rank_options[] = {
     {"--backend", "NAME", "run all devices on this backend (ref, cpu)"},
     {"--hang-timeout", "S",
-     "seconds without progress after which a rank counts as hung; default 60"},
+     "seconds without progress after which a rank counts as hung; 0: never; default 60"},
     {NULL, NULL, NULL}};
 
 /* For -v: a stage ends, the next one begins. */
@@ -561,11 +561,17 @@ static bool has_input(const MotJob *job, const char *name)
     return mot_pipeline_find(job->pipeline, name, &stage, &buf);
 }
 
+MotStatus mot_job_open(MotCtx *ctx, MotJob *job)
+{
+    MotSessionOpts opts = {.backend = mot_args_get(job->args, "--backend", NULL),
+                           .is_elastic = mot_args_has(job->args, "--elastic")};
+    MOT_TRY(mot_args_number(ctx, job->args, "--hang-timeout", 60, &opts.hang_seconds));
+    return mot_session_open(ctx, job->pipeline, job->cluster, &opts, &job->session);
+}
+
 MotStatus mot_job_start(MotCtx *ctx, MotJob *job)
 {
-    MotSessionOpts opts = {.backend = mot_args_get(job->args, "--backend", NULL)};
-    MOT_TRY(mot_args_number(ctx, job->args, "--hang-timeout", 60, &opts.hang_seconds));
-    MOT_TRY(mot_session_open(ctx, job->pipeline, job->cluster, &opts, &job->session));
+    MOT_TRY(mot_job_open(ctx, job));
     MotStatus status = write_params(ctx, job);
     for (uint32_t i = 0; status == MOT_OK && i < job->n_inputs; i++)
         if (has_input(job, job->inputs[i].name))

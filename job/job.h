@@ -33,6 +33,7 @@ typedef struct MotJob {
     MotPlanStats stats;
     MotPipeline *pipeline;
     MotSession *session;
+    MotCtx *placed; /* what holds plan and pipeline after mot_job_switch */
 } MotJob;
 
 extern const MotOption mot_model_options[], mot_input_options[], mot_training_options[],
@@ -60,6 +61,8 @@ MOT_CHECKED MotStatus mot_job_plan(MotCtx *ctx, MotJob *job);
 MOT_CHECKED MotStatus mot_job_place(MotCtx *ctx, MotJob *job);
 /* The program of job->plan, with compiled kernels. */
 MOT_CHECKED MotStatus mot_job_lower(MotCtx *ctx, MotJob *job);
+/* Starts the ranks; parameters are zeros. */
+MOT_CHECKED MotStatus mot_job_open(MotCtx *ctx, MotJob *job);
 /* Starts the ranks and gives them the parameters of the file and the inputs of --input. */
 MOT_CHECKED MotStatus mot_job_start(MotCtx *ctx, MotJob *job);
 /* The number of classes that labels may name, of the cross-entropy's logits; INT64_MAX if there is none. */

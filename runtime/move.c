@@ -113,8 +113,7 @@ static int64_t move_whole(const MotMover *m, uint32_t buf, uint32_t micro, char 
     return mot_type_bytes(&m->program->bufs.data[buf].global);
 }
 
-/* Gives back the whole pages in [begin, end). */
-static void release(char *begin, char *end)
+void mot_mover_release(char *begin, char *end)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     char *first = begin + (page - (uintptr_t)begin % page) % page;
@@ -129,8 +128,8 @@ static void release_old(const MotMover *m, uint32_t buf, uint32_t micro)
         char *old = place_of(m, m->from, r, buf, micro), *new = place_of(m, m->to, r, buf, micro);
         char *old_end = old + mot_type_bytes(&m->from[r].types[buf]);
         char *new_end = new + mot_type_bytes(&m->to[r].types[buf]);
-        release(old, old_end < new ? old_end : new);
-        release(old > new_end ? old : new_end, old_end);
+        mot_mover_release(old, old_end < new ? old_end : new);
+        mot_mover_release(old > new_end ? old : new_end, old_end);
     }
 }
 

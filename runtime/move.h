@@ -23,6 +23,8 @@ typedef struct MotMover {
 bool mot_mover_keeps(const MotBuf *buf);
 /* Bytes of room that mot_mover_run needs: of the largest tensor that can't go straight. */
 size_t mot_mover_room(const MotMover *mover);
+/* Gives back the whole pages in [begin, end) of an arena. */
+void mot_mover_release(char *begin, char *end);
 /* Moves all, and gives back the pages that no part needs any more. Returns the bytes copied. */
 int64_t mot_mover_run(const MotMover *mover, char *room);
 

@@ -25,6 +25,8 @@ typedef struct {
     void ***buffers[MOT_N_SECTIONS]; /* by micro-batch and instruction: addresses of its buffers */
     bool *is_resizable[MOT_N_SECTIONS]; /* by instruction: a launch that the shares reach */
     MotCount *counts[MOT_N_SECTIONS];   /* by instruction: what it does, for a modelled clock */
+    bool *is_update[MOT_N_SECTIONS];    /* by instruction: it writes parameters or states */
+    uint32_t command;                   /* at work, counted from 1 */
     MotComm comm;
     uint32_t *done_at
         [MOT_N_SECTIONS]; /* by instruction: before which position a collective is complete */
@@ -64,6 +66,14 @@ static bool is_resizable(const MotProgram *p, const MotInstr *ins)
     return false;
 }
 
+static bool is_update(const MotProgram *p, const MotInstr *ins)
+{
+    for (uint32_t i = ins->n_in; i < ins->n_bufs; i++)
+        if (p->bufs.data[mot_program_owner(p, ins->bufs[i])].kind == MOT_BUF_PARAM)
+            return true;
+    return false;
+}
+
 static MotStatus bind_section(Rank *r, MotSection section)
 {
     MotArena *arena = &r->ctx->arena;
@@ -74,8 +84,11 @@ static MotStatus bind_section(Rank *r, MotSection section)
     r->buffers[section] = mot_arena_array(arena, void **, (size_t)n *n_runs);
     r->launches[section] = mot_arena_array(arena, void *, n);
     r->is_resizable[section] = mot_arena_array(arena, bool, n);
-    for (uint32_t i = 0; i < n; i++)
+    r->is_update[section] = mot_arena_array(arena, bool, n);
+    for (uint32_t i = 0; i < n; i++) {
         r->is_resizable[section][i] = is_resizable(p, &ins[i]);
+        r->is_update[section][i] = is_update(p, &ins[i]);
+    }
     r->counts[section] = mot_arena_array(arena, MotCount, n);
     for (uint32_t i = 0; r->clock.is_modelled && i < n; i++)
         r->counts[section][i] = mot_count_instr(r->ctx, p, &ins[i], own);
@@ -101,6 +114,14 @@ static MotStatus bind(Rank *r)
     r->comm.all_bindings = r->bindings;
     r->comm.bindings = r->bindings + r->args->rank - r->comm.position;
     return MOT_OK;
+}
+
+/* Publishes what the rank is at, for whoever asks after its death. */
+static void begin_instr(Rank *r, MotSection section, uint32_t i)
+{
+    atomic_store_explicit(&r->state->instruction, i, memory_order_relaxed);
+    if (r->is_update[section][i])
+        atomic_store(&r->state->updating, r->command); /* before it writes anything */
 }
 
 static MotStatus run_launch(Rank *r, MotSection section, uint32_t i, void **buffers)
@@ -137,7 +158,7 @@ static MotStatus complete(Rank *r, MotRun run, uint32_t before)
             continue;
         if (r->done_at[run.section][r->next] > before)
             break;
-        atomic_store_explicit(&state->instruction, r->next, memory_order_relaxed);
+        begin_instr(r, run.section, r->next);
         MOT_TRY(mot_comm_exec(&r->comm, ins, r->issued_ns[run.section][r->next]));
         atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
         any = true;
@@ -179,7 +200,7 @@ static MotStatus run_section(Rank *r, MotRun run)
             r->issued_ns[run.section][i] = mot_clock_now(&r->clock);
             continue;
         }
-        atomic_store_explicit(&state->instruction, i, memory_order_relaxed);
+        begin_instr(r, run.section, i);
         MOT_TRY(run_instr(r, run.section, i, buffers[i]));
         atomic_fetch_add_explicit(&state->retired, 1, memory_order_relaxed);
     }
@@ -201,6 +222,7 @@ static MotStatus run_command(Rank *r, MotSection section)
         MOT_TRY(run_section(r, (MotRun){section, 0}));
     for (uint32_t i = 0; section == MOT_SECTION_STEP && i < p->order.n; i++)
         MOT_TRY(run_section(r, p->order.data[i]));
+    atomic_store(&state->executed, r->command);
     mot_clock_catch_up(&r->clock, 0);
     state->comm_ns = r->comm.busy_ns;
     state->busy_ns = mot_clock_now(&r->clock) - start - state->wait_ns - state->comm_ns;
@@ -230,6 +252,7 @@ static MotStatus obey(Rank *r)
         MOT_TRY(mot_gate_wait(shared, &shared->command_count, n));
         if (shared->command == MOT_CMD_QUIT)
             return MOT_OK;
+        r->command = n;
         MOT_TRY(shared->command == MOT_CMD_REBIND ? bind(r) : run_command(r, shared->section));
         mot_gate_open(&r->state->finished);
     }

@@ -1,10 +1,9 @@
-/* The host's side: the shared region, commands, scatter and gather, and naming the rank that died or hangs. */
-#include "runtime/session.h"
+/* The host's side: the shared region, commands, scatter and gather. */
+#include "runtime/host.h"
 
 #include "ir/layout.h"
 #include "runtime/comm.h"
 #include "runtime/move.h"
-#include "runtime/spawn.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,168 +11,23 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct MotSession {
-    MotCtx *ctx;
-    MotPipeline *pipeline;
-    const MotCluster *cluster;
-    MotSessionOpts opts;
-    MotShared *shared;
-    MotBinding *bindings;
-    MotSpawn rank[MOT_MAX_RANKS];
-    uint32_t n_commands;
-    MotCtx bound[2]; /* the bindings live in bound[n_bindings % 2], those before in the other one */
-    uint32_t n_bindings;
-};
-
-/* A rank's stage, its position in the mesh of that, and its device. */
-typedef struct {
-    uint32_t stage, position, device;
-    const MotProgram *program;
-} Place;
-
-static Place place_of(const MotSession *s, uint32_t rank)
+MotPlace mot_host_place(const MotSession *s, uint32_t rank)
 {
-    Place p = {.stage = mot_pipeline_stage(s->pipeline, rank)};
+    MotPlace p = {.stage = mot_pipeline_stage(s->pipeline, rank)};
     p.program = s->pipeline->stages.data[p.stage];
     p.position = rank - mot_pipeline_first_rank(s->pipeline, p.stage);
     p.device = p.program->mesh.devices[p.position];
     return p;
 }
 
-/* `rank 2 (device b)`, with several stages `rank 2 (stage 1, device b)` */
-static const char *rank_name(const MotSession *s, uint32_t i)
+const char *mot_host_rank_name(const MotSession *s, uint32_t i)
 {
     MotArena *arena = &s->ctx->arena;
-    Place p = place_of(s, i);
+    MotPlace p = mot_host_place(s, i);
     const char *stage =
         s->pipeline->stages.n > 1 ? mot_arena_printf(arena, "stage %u, ", p.stage) : "";
     return mot_arena_printf(arena, "rank %u (%sdevice %s)", i, stage,
                             mot_escape(arena, s->cluster->devices.data[p.device].name, 64));
-}
-
-/* `in forward instruction 12 of micro-batch 3 (launch of node "/h.0/attn/MatMul")` */
-static const char *describe_place(const MotSession *s, uint32_t rank)
-{
-    const MotRankState *state = &s->shared->rank[rank];
-    const MotProgram *program = place_of(s, rank).program;
-    MotSection section = (MotSection)atomic_load(&state->section);
-    uint32_t i = atomic_load(&state->instruction);
-    if (i >= program->section[section].n)
-        return s->shared->command == MOT_CMD_REBIND ? "while it binds the program"
-                                                    : "between two sections";
-    const MotInstr *ins = &program->section[section].data[i];
-    const char *micro =
-        mot_section_is_repeated(section)
-            ? mot_arena_printf(&s->ctx->arena, " of micro-batch %u", atomic_load(&state->micro))
-            : "";
-    return mot_arena_printf(&s->ctx->arena, "in %s instruction %u%s (%s of node %s)",
-                            mot_section_names[section], i, micro, mot_instr_names[ins->kind],
-                            ins->origin ? mot_quote(&s->ctx->arena, ins->origin)
-                                        : "added by the compiler");
-}
-
-static void stop_ranks(MotSession *s)
-{
-    atomic_store(&s->shared->abort, 1);
-    for (uint32_t i = 0; i < s->shared->n_ranks; i++)
-        if (s->rank[i].is_running) {
-            mot_spawn_kill(&s->rank[i]);
-            mot_spawn_join(&s->rank[i]);
-        }
-}
-
-static MotStatus report_dead(MotSession *s, uint32_t i)
-{
-    const MotRankState *state = &s->shared->rank[i];
-    const char *where = describe_place(s, i);
-    int signal = mot_spawn_join(&s->rank[i]);
-    stop_ranks(s);
-    if (signal)
-        return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s was killed by signal %d (%s) %s",
-                        rank_name(s, i), signal, strsignal(signal), where);
-    if (state->status == MOT_OK || state->status == MOT_ERR_RANK)
-        return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s ended early %s", rank_name(s, i),
-                        where);
-    mot_fail(s->ctx, (MotStatus)state->status, MOT_NOWHERE, "%s: %s", rank_name(s, i),
-             state->error);
-    mot_note(s->ctx, "%s", where);
-    return s->ctx->status;
-}
-
-/* Looks for ranks that ended; a rank that failed by itself comes before those that only followed. */
-static MotStatus check_ranks(MotSession *s)
-{
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = 0; i < s->shared->n_ranks; i++)
-            if (s->rank[i].is_running && mot_spawn_has_ended(&s->rank[i]) &&
-                (pass == 1 || s->shared->rank[i].status != MOT_ERR_RANK))
-                return report_dead(s, i);
-    return MOT_OK;
-}
-
-/* A rank that has not finished the command, though it waits for nobody, or what it waits for has come. */
-static bool is_stuck(const MotSession *s, uint32_t i)
-{
-    const MotRankState *state = &s->shared->rank[i];
-    const MotGate *gate = atomic_load(&state->awaited);
-    return !mot_gate_has_reached(&state->finished, s->n_commands) &&
-           (!gate || mot_gate_has_reached(gate, atomic_load(&state->target)));
-}
-
-/* Names the rank that the others wait for. All wait for one another only if our own order of collectives is wrong. */
-static MotStatus report_hang(MotSession *s)
-{
-    uint32_t worst = 0;
-    while (worst + 1 < s->shared->n_ranks && !is_stuck(s, worst))
-        worst++;
-    bool is_known = is_stuck(s, worst);
-    const char *where = describe_place(s, worst);
-    stop_ranks(s);
-    return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE,
-                    "%s %s %s: no rank has retired an instruction for %.0f s", rank_name(s, worst),
-                    is_known ? "hangs" : "and all others wait for one another", where,
-                    s->opts.hang_seconds);
-}
-
-static uint32_t total_retired(const MotSession *s)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->shared->n_ranks; i++)
-        n += atomic_load(&s->shared->rank[i].retired);
-    return n;
-}
-
-/*
- * A rank hangs if none has retired an instruction while the host looked for hang_seconds. A look counts for LONGEST_LOOK at most: when
- * the whole job was stopped for an hour and goes on, nobody hangs.
- */
-static MotStatus wait_finished(MotSession *s)
-{
-    static const double longest_look = 0.1;
-    uint32_t retired = total_retired(s);
-    int64_t before = mot_now_ns();
-    double idle_seconds = 0;
-    for (uint32_t i = 0; i < s->shared->n_ranks;) {
-        MotGate *gate = &s->shared->rank[i].finished;
-        uint32_t count = atomic_load_explicit(&gate->count, memory_order_acquire);
-        if (count == s->n_commands) {
-            i++;
-            continue;
-        }
-        mot_gate_pause(gate, count);
-        MOT_TRY(check_ranks(s));
-        int64_t now = mot_now_ns();
-        double look = (double)(now - before) * 1e-9;
-        idle_seconds += look < longest_look ? look : longest_look;
-        before = now;
-        if (total_retired(s) != retired) {
-            retired = total_retired(s);
-            idle_seconds = 0;
-        }
-        if (s->opts.hang_seconds > 0 && idle_seconds > s->opts.hang_seconds)
-            return report_hang(s);
-    }
-    return MOT_OK;
 }
 
 static void issue(MotSession *s, MotCommand what)
@@ -187,7 +41,7 @@ static void issue(MotSession *s, MotCommand what)
 static MotStatus command(MotSession *s, MotCommand what)
 {
     issue(s, what);
-    return wait_finished(s);
+    return mot_watch_wait(s);
 }
 
 static MotStatus bind_ranks(MotCtx *ctx, void *self)
@@ -203,7 +57,7 @@ static uint32_t find_too_large(const MotSession *s, const MotBinding *bindings)
     uint32_t i = 0;
     for (; i < s->shared->n_ranks; i++) {
         MOT_ASSERT(bindings[i].arena_bytes <= s->shared->rank[i].arena_capacity);
-        const MotDevice *device = &s->cluster->devices.data[place_of(s, i).device];
+        const MotDevice *device = &s->cluster->devices.data[mot_host_place(s, i).device];
         if (device->memory > 0 && (double)bindings[i].arena_bytes > device->memory)
             break;
     }
@@ -215,10 +69,11 @@ static MotStatus check_memory(MotSession *s)
     uint32_t i = find_too_large(s, s->bindings);
     if (i == s->shared->n_ranks)
         return MOT_OK;
-    mot_fail(
-        s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s", rank_name(s, i),
-        mot_bytes_text(&s->ctx->arena, (double)s->bindings[i].arena_bytes),
-        mot_bytes_text(&s->ctx->arena, s->cluster->devices.data[place_of(s, i).device].memory));
+    mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s",
+             mot_host_rank_name(s, i),
+             mot_bytes_text(&s->ctx->arena, (double)s->bindings[i].arena_bytes),
+             mot_bytes_text(&s->ctx->arena,
+                            s->cluster->devices.data[mot_host_place(s, i).device].memory));
     mot_hint(s->ctx, "give it a smaller share with --shares, or plan with smaller micro-batches");
     return s->ctx->status;
 }
@@ -264,7 +119,7 @@ static MotStatus map_shared(MotSession *s)
     add_piece(&bytes, sizeof(MotShared) + n * sizeof(MotRankState));
     mail = add_piece(&bytes, (size_t)s->pipeline->channels.n * n * sizeof(MotMail));
     for (uint32_t i = 0; i < n; i++)
-        arena[i] = add_piece(&bytes, (size_t)measure_capacity(place_of(s, i).program));
+        arena[i] = add_piece(&bytes, (size_t)measure_capacity(mot_host_place(s, i).program));
     char *p = mot_fault(s->ctx->faults, MOT_FAULT_map)
                   ? MAP_FAILED
                   : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -277,9 +132,9 @@ static MotStatus map_shared(MotSession *s)
     s->shared->bytes = bytes;
     s->shared->mail = (MotMail *)(void *)(p + mail);
     for (uint32_t i = 0; i < n; i++) {
-        n_threads += s->cluster->devices.data[place_of(s, i).device].threads;
+        n_threads += s->cluster->devices.data[mot_host_place(s, i).device].threads;
         s->shared->rank[i].arena = p + arena[i];
-        s->shared->rank[i].arena_capacity = measure_capacity(place_of(s, i).program);
+        s->shared->rank[i].arena_capacity = measure_capacity(mot_host_place(s, i).program);
         atomic_store(&s->shared->rank[i].instruction, MOT_NO_INSTRUCTION);
     }
     s->shared->spins = n_threads <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 0;
@@ -316,7 +171,7 @@ static const MotBuf *info_of(const MotSession *s, Var var)
     return &s->pipeline->stages.data[var.stage]->bufs.data[var.buf];
 }
 
-/* Between a whole tensor and the ranks' parts of micro-batch `micro`'s copy. */
+/* Between a whole tensor and the ranks' parts of micro-batch `micro`'s copy. Torn parts are not read: another rank holds the same. */
 static void copy_parts(const MotSession *s, Var var, uint32_t micro, MotWhole whole, bool to_whole)
 {
     const MotProgram *p = s->pipeline->stages.data[var.stage];
@@ -324,6 +179,8 @@ static void copy_parts(const MotSession *s, Var var, uint32_t micro, MotWhole wh
     for (uint32_t r = first; r < first + p->mesh.n_devices; r++) {
         const MotBinding *binding = &s->bindings[r];
         char *part = s->shared->rank[r].arena + mot_program_offset(p, binding, var.buf, micro);
+        if (to_whole && s->is_torn[r])
+            continue;
         mot_comm_copy_part(p, binding, var.buf, whole, part, to_whole);
         forget_part(p->bufs.data[var.buf].kind, part, mot_type_bytes(&binding->types[var.buf]));
     }
@@ -347,6 +204,8 @@ static uint32_t find_other_copy(const MotSession *s, Var var, void *whole)
     const MotProgram *p = s->pipeline->stages.data[var.stage];
     uint32_t first = mot_pipeline_first_rank(s->pipeline, var.stage);
     for (uint32_t r = first; r < first + p->mesh.n_devices; r++) {
+        if (s->is_torn[r])
+            continue;
         MotArenaMark mark = mot_arena_mark(&s->ctx->arena);
         const MotBinding *binding = &s->bindings[r];
         size_t bytes = (size_t)mot_type_bytes(&binding->types[var.buf]);
@@ -406,6 +265,11 @@ MotStatus mot_session_open(MotCtx *ctx, MotPipeline *pipeline, const MotCluster 
         status = start_ranks(s);
     if (status == MOT_OK)
         status = command(s, MOT_CMD_REBIND);
+    if (status == MOT_ERR_RANK && s->is_halted && opts->is_elastic) {
+        mot_warn(ctx, MOT_NOWHERE, "%s", mot_text_get(&ctx->error));
+        mot_error_clear(ctx);
+        status = MOT_OK;
+    }
     if (status != MOT_OK) {
         mot_session_close(s);
         return status;
@@ -422,7 +286,7 @@ void mot_session_close(MotSession *s)
     if (!s->shared)
         return;
     if (s->ctx->status != MOT_OK)
-        stop_ranks(s); /* they may be in a section */
+        mot_watch_stop(s); /* they may be in a section */
     s->shared->command = MOT_CMD_QUIT;
     mot_gate_open(&s->shared->command_count);
     for (uint32_t i = 0; i < s->shared->n_ranks; i++)
@@ -523,6 +387,35 @@ MotStatus mot_session_read(MotSession *s, const char *name, MotTensor *out_whole
     return MOT_OK;
 }
 
+/* Gives back the memory of what the ranks hold of a buffer. */
+static void release_parts(const MotSession *s, Var var)
+{
+    const MotProgram *p = s->pipeline->stages.data[var.stage];
+    uint32_t first = mot_pipeline_first_rank(s->pipeline, var.stage);
+    for (uint32_t r = first; r < first + p->mesh.n_devices; r++) {
+        char *part = s->shared->rank[r].arena + mot_program_offset(p, &s->bindings[r], var.buf, 0);
+        mot_mover_release(part, part + mot_type_bytes(&s->bindings[r].types[var.buf]));
+    }
+}
+
+MotStatus mot_session_take(MotSession *s, MotSession *from)
+{
+    for (uint32_t i = 0; i < s->pipeline->vars.n; i++) {
+        const MotBuf *buf = s->pipeline->vars.data[i];
+        Var var = {0};
+        MotTensor whole;
+        if (buf->kind != MOT_BUF_PARAM)
+            continue;
+        MotArenaMark mark = mot_arena_mark(&from->ctx->arena);
+        MOT_TRY(find_var(from, buf->name, &buf->global, &var));
+        read_var(from, var, &whole);
+        release_parts(from, var);
+        MOT_TRY(mot_session_write(s, buf->name, &whole));
+        mot_arena_rewind(&from->ctx->arena, mark);
+    }
+    return MOT_OK;
+}
+
 static const MotOutput *find_output(const MotSession *s, const char *name, uint32_t *out_stage)
 {
     for (uint32_t stage = 0; stage < s->pipeline->stages.n; stage++) {
@@ -570,7 +463,7 @@ void mot_session_start(MotSession *s, MotSection section)
 
 MotStatus mot_session_wait(MotSession *s)
 {
-    return wait_finished(s);
+    return mot_watch_wait(s);
 }
 
 /* Moves what outlives a step in a stage from the places of bindings `from` to those of the present ones. */
@@ -642,6 +535,21 @@ bool mot_session_fits(MotSession *s, uint32_t stage, uint32_t axis, const int64_
     return status == MOT_OK && fitting.fits;
 }
 
+bool mot_session_is_halted(const MotSession *s)
+{
+    return s->is_halted;
+}
+
+MotHeld mot_session_held(const MotSession *s)
+{
+    return s->held;
+}
+
+bool mot_session_is_lost(const MotSession *s, uint32_t rank)
+{
+    return s->is_lost[rank];
+}
+
 const MotRankState *mot_session_rank(const MotSession *s, uint32_t rank)
 {
     return &s->shared->rank[rank];
@@ -672,13 +580,13 @@ uint32_t mot_session_ranks(const MotSession *s)
 
 int64_t mot_session_share(const MotSession *s, uint32_t rank)
 {
-    Place p = place_of(s, rank);
+    MotPlace p = mot_host_place(s, rank);
     return p.program->mesh.axis[0].share[mot_mesh_coordinate(&p.program->mesh, p.position, 0)];
 }
 
 uint32_t mot_session_device(const MotSession *s, uint32_t rank)
 {
-    return place_of(s, rank).device;
+    return mot_host_place(s, rank).device;
 }
 
 const MotCluster *mot_session_cluster(const MotSession *s)

@@ -3,7 +3,7 @@
  * inputs and scalars into the ranks' arenas between steps, reads results from there, and watches the ranks.
  *
  * Errors: MOT_ERR_RANK when a rank died or hung; the context then names the rank, its instruction and the ONNX node, and the other
- * ranks have been stopped.
+ * ranks have been stopped: the session is halted. It runs nothing any more, but what its ranks hold can be read (mot_session_held).
  */
 #ifndef MOTLEY_RUNTIME_SESSION_H
 #define MOTLEY_RUNTIME_SESSION_H
@@ -13,11 +13,20 @@
 typedef struct MotSessionOpts {
     const char *backend; /* overrides the devices' own; NULL: theirs */
     double hang_seconds; /* no instruction retired for so long: a rank hangs; 0: never */
+    /* When a rank dies or hangs, the others come as far as they can before they are stopped, so that as much as possible is left. */
+    bool is_elastic;
 } MotSessionOpts;
+
+/* What the ranks of a halted session hold of all parameters and states. */
+typedef enum MotHeld {
+    MOT_HELD_BEFORE, /* those before the last command */
+    MOT_HELD_AFTER,  /* those after it; its results can be read too */
+    MOT_HELD_TORN    /* neither: some part was being written, and no other rank holds it */
+} MotHeld;
 
 typedef struct MotSession MotSession;
 
-/* Starts the ranks; constants get their values, parameters are zeros. */
+/* Starts the ranks; constants get their values, parameters are zeros. An elastic session may be halted at once. */
 MOT_CHECKED MotStatus mot_session_open(MotCtx *ctx, MotPipeline *pipeline,
                                        const MotCluster *cluster, const MotSessionOpts *opts,
                                        MotSession **out_session);
@@ -57,6 +66,16 @@ MOT_CHECKED MotStatus mot_session_wait(MotSession *session);
  */
 MOT_CHECKED MotStatus mot_session_reshare(MotSession *session, uint32_t stage, uint32_t axis,
                                           const int64_t *share, int64_t *out_moved);
+
+/* Whether a rank died or hung; then what the others hold, and which ranks it was. */
+bool mot_session_is_halted(const MotSession *session);
+MotHeld mot_session_held(const MotSession *session);
+bool mot_session_is_lost(const MotSession *session, uint32_t rank);
+/*
+ * Parameters and states from another session of the same graph, under whatever plan; `from` loses them, so that they take memory once. It may be
+ * halted, unless they are torn.
+ */
+MOT_CHECKED MotStatus mot_session_take(MotSession *session, MotSession *from);
 
 /* Whether every device has the memory that it would need under these shares. */
 bool mot_session_fits(MotSession *session, uint32_t stage, uint32_t axis, const int64_t *share);

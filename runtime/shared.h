@@ -29,13 +29,16 @@ typedef struct MotRankState {
     _Atomic uint32_t section, micro; /* at work, */
     _Atomic uint32_t instruction;    /* and the position in it, or MOT_NO_INSTRUCTION */
     _Atomic uint32_t retired;        /* instructions done since the start */
-    _Atomic(MotGate *) awaited;      /* the peer's gate that it waits at, or NULL, */
-    _Atomic uint32_t target;         /* and for what count: who hangs is who waits for nothing */
-    int64_t busy_ns;                 /* computing */
-    int64_t resizable_ns;            /* of it in kernels on buffers whose sizes follow the shares */
-    int64_t comm_ns;                 /* communicating, and nothing else to do meanwhile */
-    int64_t wait_ns;                 /* waiting for peers */
-    int status;                      /* MotStatus of a failed rank */
+    _Atomic uint32_t
+        updating; /* the command in which it last began to write parameters or states */
+    _Atomic uint32_t executed;  /* the last command of which all instructions are done */
+    _Atomic(MotGate *) awaited; /* the peer's gate that it waits at, or NULL, */
+    _Atomic uint32_t target;    /* and for what count: who hangs is who waits for nothing */
+    int64_t busy_ns;            /* computing */
+    int64_t resizable_ns;       /* of it in kernels on buffers whose sizes follow the shares */
+    int64_t comm_ns;            /* communicating, and nothing else to do meanwhile */
+    int64_t wait_ns;            /* waiting for peers */
+    int status;                 /* MotStatus of a failed rank */
     char error[1024];
     char *arena;
     int64_t arena_capacity;

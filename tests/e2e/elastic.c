@@ -1,0 +1,206 @@
+/*
+ * Elastic trainings: ranks die and hang and shares change at random moments; the training goes on each time, within seconds. In
+ * the end its log has every step once, with the loss of an undisturbed run (so every step had its own samples, whoever computed it), and no process is
+ * left. Plans that replicate all state lose no step: they never go back to a checkpoint.
+ *
+ *     elastic [--seed N] [--runs N] [--all]      a failure prints the seed; --all: 200 trainings
+ */
+#include "tests/e2e/storm.h"
+
+#include <math.h>
+
+enum { N_STEPS = 240, N_DEVICES = 4, LATEST_MS = 300, HANG_MS = 1000, LONGEST_MS = 60000 };
+#ifdef __SANITIZE_ADDRESS__
+enum { N_RUNS = 3 }; /* a start takes seconds */
+#else
+enum { N_RUNS = 8 };
+#endif
+
+/* How operators are split: everything replicated but the batch, parameters split wherever they can be, and the planner's mix. */
+enum { REPLICATED, SPLIT, MIX, N_PLANS };
+static const char *const plans[N_PLANS][4] = {{"--fix=*=batch", "--fix=*weight=replicate",
+                                               "--fix=*bias=replicate", "--fix=onnx::*=replicate"},
+                                              {"--fix=*=out", "--seed=0", "--seed=0", "--seed=0"},
+                                              {"--seed=0", "--seed=0", "--seed=0", "--seed=0"}};
+
+/* One training to be, and what happened to it. */
+typedef struct {
+    const char *out;
+    uint32_t plan, n_kills, n_hangs;
+    int64_t resize_at; /* a step; -1: never */
+} Run;
+
+static pid_t start(Test *t, const Run *run)
+{
+    MotArena *arena = &t->ctx.arena;
+    const char *resize = "1/2/3/1";
+    const char *argv[] = {t->motley,
+                          "train",
+                          "models/gpt_erf_sdpa_ts17_opt_dynamic.onnx",
+                          "--dim=batch=6",
+                          "--loss=cross_entropy:logits:labels",
+                          "--optimizer=adamw:lr=0.003,clip=1.0",
+                          "--save=25",
+                          "--validate=100",
+                          "--elastic",
+                          "-q",
+                          "--data",
+                          mot_arena_printf(arena, "text:%s/text", t->work),
+                          "--steps",
+                          mot_arena_printf(arena, "%d", N_STEPS),
+                          "--devices",
+                          mot_arena_printf(arena, "%d", N_DEVICES),
+                          "--hang-timeout",
+                          mot_arena_printf(arena, "%.3f", (double)HANG_MS * 1e-3),
+                          "--out",
+                          path_of(t, run->out, ""),
+                          plans[run->plan][0],
+                          plans[run->plan][1],
+                          plans[run->plan][2],
+                          plans[run->plan][3],
+                          run->resize_at < 0 ? NULL : "--resize",
+                          mot_arena_printf(arena, "%lld:%s", (long long)run->resize_at, resize),
+                          NULL};
+    return start_command(t, argv);
+}
+
+/* ---- What it left ---- */
+
+/* The loss of every step; checks that the log has each step once, in order. */
+static void read_losses(Test *t, const char *out, double *losses, double *out_val)
+{
+    size_t n;
+    int64_t last = 0;
+    for (const char *line = read_file(t, path_of(t, out, "steps.jsonl"), &n); line && *line;) {
+        long long step;
+        double loss;
+        if (sscanf(line, "{\"step\": %lld, \"loss\": %lf", &step, &loss) == 2) {
+            check(t, step == last + 1, "step %lld is logged after step %lld", step,
+                  (long long)last);
+            last = step;
+            if (step >= 1 && step <= N_STEPS)
+                losses[step - 1] = loss;
+        } else if (sscanf(line, "{\"step\": %lld, \"val_loss\": %lf", &step, &loss) == 2) {
+            check(t, step == last, "step %lld is validated after step %lld", step, (long long)last);
+            *out_val = loss;
+        }
+        line = strchr(line, '\n');
+        line += line != NULL;
+    }
+    check(t, last == N_STEPS, "the log ends with step %lld", (long long)last);
+}
+
+static uint32_t count(const char *text, const char *what)
+{
+    uint32_t n = 0;
+    for (; (text = strstr(text, what)); text++)
+        n++;
+    return n;
+}
+
+static void compare_with_calm(Test *t, const Run *run)
+{
+    double calm[N_STEPS] = {0}, now[N_STEPS] = {0}, calm_val = 0, val = 0;
+    read_losses(t, "calm", calm, &calm_val);
+    read_losses(t, run->out, now, &val);
+    for (int i = 0; i < N_STEPS; i++) {
+        bool is_close = fabs(now[i] - calm[i]) <= 1e-3 * calm[0];
+        check(t, is_close, "step %d: loss %.6f, undisturbed %.6f", i + 1, now[i], calm[i]);
+        if (!is_close)
+            return;
+    }
+    check(t, fabs(val - calm_val) <= 1e-3 * calm[0], "validation: %.6f, undisturbed %.6f", val,
+          calm_val);
+}
+
+static void check_run(Test *t, const Run *run, int status)
+{
+    size_t n;
+    const char *messages = read_messages(t);
+    check(t, status == 0, "wait status %d: %s", status, messages);
+    if (status != 0)
+        return;
+    compare_with_calm(t, run);
+    const char *log = read_file(t, path_of(t, run->out, "steps.jsonl"), &n);
+    check(t, count(log, "\"action\": \"death\"") <= run->n_kills + run->n_hangs,
+          "more deaths than kills: %s", messages);
+    check(t, run->plan != REPLICATED || !strstr(messages, "back from step"),
+          "replicated state was lost: %s", messages);
+    t->n_ends += strstr(messages, "back from step") != NULL;
+}
+
+/* ---- Harm ---- */
+
+/* kill -9 (dies), or SIGSTOP (hangs), of a rank that is there at the moment. */
+static void hit_rank(Test *t, Run *run, Job *job)
+{
+    bool hangs = draw(t, 8) == 0;
+    if (list_ranks(job) < 2)
+        return;
+    kill(job->rank[draw(t, job->n)], hangs ? SIGSTOP : SIGKILL);
+    *(hangs ? &run->n_hangs : &run->n_kills) += 1;
+}
+
+/* Waits for so long, or until the training has ended. */
+static bool let_run(const Job *job, uint32_t ms)
+{
+    int64_t until = now_ms() + ms;
+    while (now_ms() < until && !has_ended(job))
+        sleep_ms(1);
+    return !has_ended(job);
+}
+
+static void end_run(Test *t, Job *job, int *out_status)
+{
+    if (let_run(job, LONGEST_MS)) {
+        check(t, false, "it hangs: %s", read_messages(t));
+        kill(job->host, SIGKILL);
+    }
+    wait_host(job, 0, out_status);
+    check_no_rank_is_left(t, job);
+}
+
+static void run_once(Test *t)
+{
+    Run run = {.out = "storm", .plan = draw(t, N_PLANS), .resize_at = -1};
+    int status = 0;
+    if (draw(t, 3) == 0)
+        run.resize_at = draw(t, N_STEPS);
+    Job job = {.host = start(t, &run)};
+    for (int hits = 0; hits < N_DEVICES - 1 && let_run(&job, draw(t, LATEST_MS)); hits++)
+        hit_rank(t, &run, &job);
+    end_run(t, &job, &status);
+    check_run(t, &run, status);
+    t->n_kills += run.n_kills + run.n_hangs;
+    clear(t, run.out);
+}
+
+static MotStatus run_all(MotCtx *ctx, void *self)
+{
+    Test *t = self;
+    Run calm = {.out = "calm", .plan = MIX, .resize_at = -1};
+    int status = 0;
+    (void)ctx;
+    write_text(t);
+    Job job = {.host = start(t, &calm)};
+    end_run(t, &job, &status);
+    check(t, status == 0, "wait status %d: %s", status, read_messages(t));
+    for (uint32_t i = 0; i < t->n_runs && t->n_failures == 0; i++)
+        run_once(t);
+    printf("%u trainings, %u ranks hit, %u went back to a checkpoint, %u checks, %u failed\n",
+           t->n_runs, t->n_kills, t->n_ends, t->n_checks, t->n_failures);
+    return MOT_OK;
+}
+
+int main(int argc, char **argv)
+{
+    Test t = {.name = "elastic", .seed = 0x5eed, .n_runs = N_RUNS};
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--all") == 0)
+            t.n_runs = 200;
+        else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
+            t.seed = strtoull(argv[++i], NULL, 0);
+        else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc)
+            t.n_runs = (uint32_t)strtoul(argv[++i], NULL, 0);
+    return run_test(&t, run_all);
+}
