@@ -350,6 +350,25 @@ static void one_device_computes_all(void **state)
     assert_true(plan->bound <= plan->time && plan->bound > 0.9 * plan->time);
 }
 
+/* A block's operators, as Megatron splits them. */
+static const struct {
+    const char *node;
+    MotOpKind kind;
+    const char *megatron;
+} block[] = {
+    {"h.0.attn.q", MOT_OP_CONTRACT, "out"},   {"h.0.attn.k", MOT_OP_CONTRACT, "out"},
+    {"h.0.attn.v", MOT_OP_CONTRACT, "out"},   {"h.0.attn", MOT_OP_ATTENTION, "heads"},
+    {"h.0.attn.proj", MOT_OP_CONTRACT, "in"}, {"h.0.mlp.fc", MOT_OP_CONTRACT, "out"},
+    {"h.0.mlp.act", MOT_OP_GELU, "dim2"},     {"h.0.mlp.proj", MOT_OP_CONTRACT, "in"},
+};
+
+static void check_block(const MotPlan *plan, bool is_megatron)
+{
+    for (size_t i = 0; i < sizeof block / sizeof *block; i++)
+        assert_string_equal(choice_of(plan, block[i].node, block[i].kind),
+                            is_megatron ? block[i].megatron : "batch");
+}
+
 /*
  * One graph, equal devices, equal latency: the bandwidth alone decides between Megatron's pattern
  * and data-parallel. Seven samples of 129 tokens do not go evenly into four, heads and columns do:
@@ -358,31 +377,30 @@ static void one_device_computes_all(void **state)
 static void links_decide_between_megatron_and_data_parallel(void **state)
 {
     MotCtx *ctx = *state;
-    static const struct {
-        const char *node;
-        MotOpKind kind;
-        const char *fast, *slow;
-    } layers[] = {
-        {"h.0.attn.q", MOT_OP_CONTRACT, "out", "batch"},
-        {"h.0.attn.k", MOT_OP_CONTRACT, "out", "batch"},
-        {"h.0.attn.v", MOT_OP_CONTRACT, "out", "batch"},
-        {"h.0.attn", MOT_OP_ATTENTION, "heads", "batch"},
-        {"h.0.attn.proj", MOT_OP_CONTRACT, "in", "batch"},
-        {"h.0.mlp.fc", MOT_OP_CONTRACT, "out", "batch"},
-        {"h.0.mlp.act", MOT_OP_GELU, "dim2", "batch"},
-        {"h.0.mlp.proj", MOT_OP_CONTRACT, "in", "batch"},
-    };
     const GptSizes sizes = {.b = 7, .t = 129, .h = 8, .d = 24, .v = 256, .layers = 1};
     MotGraph *g = make_gpt(ctx, sizes, "adamw:lr=0.1");
     MotPlanStats stats;
-    const MotPlan *fast =
-        make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-6, 1e11), &(MotPlanOpts){.stats = &stats});
+    check_block(
+        make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-6, 1e11), &(MotPlanOpts){.stats = &stats}),
+        true);
     assert_true(stats.is_exact);
-    const MotPlan *slow = make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-6, 1e8), NULL);
-    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-        assert_string_equal(choice_of(fast, layers[i].node, layers[i].kind), layers[i].fast);
-        assert_string_equal(choice_of(slow, layers[i].node, layers[i].kind), layers[i].slow);
-    }
+    check_block(make_plan(ctx, g, make_cluster(ctx, 4, equal, 1e-6, 1e8), NULL), false);
+}
+
+/*
+ * A block of the bench GPT on three devices. Megatron's pattern moves activations, data-parallel
+ * weights, over the same links: the number of samples decides (docs/planner.md).
+ */
+static void samples_decide_at_the_bench_gpts_sizes(void **state)
+{
+    MotCtx *ctx = *state;
+    GptSizes sizes = {.b = 4, .t = 256, .h = 6, .d = 64, .v = 65, .layers = 1};
+    MotGraph *few = make_gpt(ctx, sizes, "adamw:lr=0.1");
+    sizes.b = 30;
+    MotGraph *many = make_gpt(ctx, sizes, "adamw:lr=0.1");
+    check_block(make_plan(ctx, few, make_cluster(ctx, 3, equal, 1e-6, 1e11), NULL), true);
+    check_block(make_plan(ctx, many, make_cluster(ctx, 3, equal, 1e-6, 1e11), NULL), false);
+    check_block(make_plan(ctx, many, make_cluster(ctx, 3, equal, 1e-6, 1e8), NULL), false);
 }
 
 static const MotOp *find_update(const MotGraph *g, const char *node, MotOpId *out_id)
@@ -793,6 +811,7 @@ int main(void)
         TEST(choices_have_the_names_of_their_dims),
         TEST(one_device_computes_all),
         TEST(links_decide_between_megatron_and_data_parallel),
+        TEST(samples_decide_at_the_bench_gpts_sizes),
         TEST(updates_are_sharded),
         TEST(fixes_are_kept_or_refused),
         TEST(shares_are_checked),
