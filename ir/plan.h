@@ -58,6 +58,14 @@ typedef struct MotStage {
     MotMesh mesh;
 } MotStage;
 
+/* What stands where a cut leaves out a weight's gradient (algorithms of ZERO-resizing); NONE: no rank may cut. */
+typedef enum MotCutFill {
+    MOT_CUT_NONE,
+    MOT_CUT_ZERO,
+    MOT_CUT_MEAN, /* the mean of what was computed beside it, along the cut dim */
+    MOT_CUT_LAST  /* what stood there in the last step */
+} MotCutFill;
+
 typedef enum MotSchedule { MOT_SCHEDULE_GPIPE, MOT_SCHEDULE_1F1B } MotSchedule;
 
 typedef struct MotDevicePrediction {
@@ -81,9 +89,10 @@ typedef struct MotPlan {
     const MotCluster *cluster;
     MotVec(MotStage) stages;
     MotSchedule schedule;
-    uint32_t n_micro;             /* micro-batches a step */
-    MotOpPlan *ops;               /* [graph->ops.n] */
-    MotSharding *values;          /* [graph->values.n]: as the defining op leaves it */
+    uint32_t n_micro;    /* micro-batches a step */
+    MotCutFill cuts;     /* not part of its text: whoever runs the plan consents or doesn't */
+    MotOpPlan *ops;      /* [graph->ops.n] */
+    MotSharding *values; /* [graph->values.n]: as the defining op leaves it */
     MotDevicePrediction *devices; /* [cluster->devices.n] */
     double time, bound;           /* seconds a step; bound <= time */
 } MotPlan;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const mot_buf_kind_names[] = {"scratch", "param",    "input",
-                                          "scalar",  "constant", "step"};
+const char *const mot_buf_kind_names[] = {"scratch",  "param", "input", "scalar",
+                                          "constant", "step",  "local"};
 const char *const mot_instr_names[] = {"launch",     "all_reduce", "reduce_scatter",
                                        "all_gather", "all_to_all", "part",
                                        "copy",       "send",       "recv"};
@@ -17,6 +17,10 @@ static void bind_dims(MotCtx *ctx, const MotProgram *program, MotBinding *bindin
 {
     for (uint32_t i = 0; i < program->dims.n; i++) {
         const MotDim *dim = &program->dims.data[i];
+        if (dim->cut) {
+            binding->size[i] = program->cuts.data[dim->cut - 1].n_kept[binding->position];
+            continue;
+        }
         const MotMeshAxis *axis = &program->mesh.axis[dim->axis];
         int64_t whole = dim->parent ? binding->size[dim->parent - 1] : dim->size;
         int64_t *parts = mot_arena_array(&ctx->arena, int64_t, axis->n);
@@ -65,6 +69,11 @@ bool mot_section_is_repeated(MotSection section)
 bool mot_instr_is_due(const MotInstr *ins, uint32_t micro)
 {
     return ins->when == MOT_WHEN_ALL || (ins->when == MOT_WHEN_FIRST) == (micro == 0);
+}
+
+bool mot_instr_is_idle(const MotProgram *program, const MotBinding *binding, const MotInstr *ins)
+{
+    return ins->cut && (binding->size[program->cuts.data[ins->cut - 1].dim] > 0) != ins->if_cut;
 }
 
 uint32_t mot_program_must_be_taken(const MotProgram *program, const MotInstr *send, MotRun run)
@@ -604,16 +613,20 @@ static void check_view(Checker *c, uint32_t i)
                     "is no view of whole entries of the buffer it lies in");
 }
 
+enum { BY_CUTTING = 1, BY_OTHERS = 2 }; /* ranks */
+
 typedef struct {
-    bool *is_written; /* [bufs] */
-    uint32_t *next;   /* [bufs]: the next buffer + 1 with the same owner; the owner is the first */
-    Extent *extent;   /* [bufs] */
+    bool *is_written;  /* [bufs] */
+    uint8_t *has_made; /* [bufs]: which ranks wrote it */
+    uint32_t *next;    /* [bufs]: the next buffer + 1 with the same owner; the owner is the first */
+    Extent *extent;    /* [bufs] */
 } Memory;
 
 static Memory find_memory(const MotProgram *p)
 {
     MotArena *arena = &p->ctx->arena;
     Memory m = {.is_written = mot_arena_array(arena, bool, p->bufs.n),
+                .has_made = mot_arena_array(arena, uint8_t, p->bufs.n),
                 .next = mot_arena_array(arena, uint32_t, p->bufs.n),
                 .extent = mot_arena_array(arena, Extent, p->bufs.n)};
     for (uint32_t i = 0; i < p->bufs.n; i++) {
@@ -641,10 +654,35 @@ static bool is_defined(const MotProgram *p, const Memory *m, uint32_t buf)
     return n >= own->n;
 }
 
+static unsigned who_runs(const MotInstr *ins)
+{
+    return !ins->cut ? BY_CUTTING | BY_OTHERS : ins->if_cut ? BY_CUTTING : BY_OTHERS;
+}
+
+/* A launch for some ranks reads what they have made, and only those. */
+static void check_cut(Checker *c, MotSection section, uint32_t i, Memory *m)
+{
+    const MotProgram *p = c->program;
+    const MotInstr *ins = &p->section[section].data[i];
+    unsigned ranks = who_runs(ins);
+    if (ins->cut > p->cuts.n || (ins->cut && ins->kind != MOT_INS_LAUNCH)) {
+        complain(c, section, i,
+                 "only a launch is for ranks that cut a layer, or for those that don't");
+        return;
+    }
+    for (uint32_t k = 0; k < ins->n_in; k++)
+        if (is_made_in_step(p->bufs.data[ins->bufs[k]].kind) && m->has_made[ins->bufs[k]] &&
+            (ranks & ~(unsigned)m->has_made[ins->bufs[k]]))
+            complain(c, section, i, "reads what only ranks that cut, or that don't, have made");
+    for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
+        m->has_made[ins->bufs[k]] |= (uint8_t)ranks;
+}
+
 static void check_instr(Checker *c, MotSection section, uint32_t i, Memory *m)
 {
     const MotProgram *p = c->program;
     const MotInstr *ins = &p->section[section].data[i];
+    check_cut(c, section, i, m);
     for (uint32_t k = 0; k < ins->n_in; k++) {
         MotBufKind kind = p->bufs.data[mot_program_owner(p, ins->bufs[k])].kind;
         if (is_made_in_step(kind) && !is_defined(p, m, ins->bufs[k]))
@@ -663,8 +701,10 @@ MotStatus mot_program_verify(const MotProgram *program)
             check_view(&c, i);
     Memory memory = find_memory(program);
     for (int s = 0; s < MOT_N_SECTIONS; s++) {
-        if (s == MOT_SECTION_EVAL)
+        if (s == MOT_SECTION_EVAL) {
             memset(memory.is_written, 0, program->bufs.n * sizeof *memory.is_written);
+            memset(memory.has_made, 0, program->bufs.n * sizeof *memory.has_made);
+        }
         Streams streams = make_streams(program);
         for (uint32_t i = 0; i < program->section[s].n; i++) {
             check_instr(&c, (MotSection)s, i, &memory);

@@ -14,6 +14,9 @@
  * kernel sees every buffer of a set as one line of elements: it has one symbol, @n, and types [@n] or scalars. @n differs by set;
  * it is evaluated at binding as well.
  *
+ * A rank may cut a layer (ZERO-resizing): leave columns of the weight's contraction out of the layer's products. Such a layer has two sets of
+ * launches, one for ranks that cut there and one for those that don't; how many columns a rank keeps is a dim like any other.
+ *
  * Instructions stand in sections; a step runs sections in `order`, some of them once a micro-batch. What micro-batch m leaves for
  * a later section of its own lies in copy m % copies of its buffer.
  */
@@ -30,6 +33,7 @@ typedef struct MotDim {
     const char *name;
     uint32_t axis, parent;
     int64_t size, granule;
+    uint32_t cut; /* index + 1: no part of a split, but the columns that a rank keeps there */
 } MotDim;
 
 typedef enum MotBufKind {
@@ -38,9 +42,10 @@ typedef enum MotBufKind {
     MOT_BUF_INPUT,   /* filled by the host before the step */
     MOT_BUF_SCALAR,  /* lr, step: set by the host before the step */
     MOT_BUF_CONSTANT,
-    MOT_BUF_STEP /* lives through a step, one for all its micro-batches: accumulated sums */
+    MOT_BUF_STEP, /* lives through a step, one for all its micro-batches: accumulated sums */
+    MOT_BUF_LOCAL /* lives on; every rank has contents of its own, which nobody else asks for */
 } MotBufKind;
-extern const char *const mot_buf_kind_names[6];
+extern const char *const mot_buf_kind_names[7];
 
 typedef struct MotBuf {
     MotBufKind kind;
@@ -55,6 +60,20 @@ typedef struct MotBuf {
         alias; /* index + 1 of the buffer in whose memory this one lies; 0: memory of its own */
     int64_t alias_start; /* from which entry of that buffer's outermost dim on */
 } MotBuf;
+
+/*
+ * A layer that may be cut: a weight, and its columns along one dim. Every rank has its own list of columns, which the host
+ * writes between steps. Positions are local ones, of the rank's part of the weight.
+ */
+typedef struct MotCut {
+    uint32_t param;  /* the weight's buffer */
+    int param_dim;   /* the dim that its columns are numbered along */
+    uint32_t dim;    /* the dim that says how many are kept */
+    uint32_t list;   /* buffer, i64[dim]: the columns kept, ascending */
+    uint32_t place;  /* buffer, i64[columns]: the place of each in the list, -1: it is cut */
+    int64_t *n_kept; /* [n_devices] by mesh position; 0: the rank cuts nothing here */
+    double flops;    /* of the layer's products, a step, uncut, of all ranks */
+} MotCut;
 
 typedef struct MotKernel {
     const char *name; /* k_<hash of the graph text> */
@@ -98,6 +117,8 @@ typedef struct MotInstr {
     bool is_max;                  /* reduction: maximum instead of sum */
     uint32_t channel;             /* send and receive */
     MotWhen when;
+    uint32_t cut;          /* launch: index + 1 of a cut that decides who runs it; 0: all do */
+    bool if_cut;           /* the ranks that cut there; else those that don't */
     MotVec(uint32_t) wait; /* events */
     uint32_t signal;       /* event, 0: none */
     const char *origin;
@@ -134,6 +155,7 @@ typedef struct MotProgram {
     const char *name;
     MotMesh mesh;
     MotVec(MotDim) dims;
+    MotVec(MotCut) cuts;
     MotVec(MotBuf) bufs;
     MotVec(MotKernel) kernels;
     MotVec(MotInstr) section[MOT_N_SECTIONS];
@@ -214,6 +236,8 @@ int64_t mot_program_part_offset(const MotProgram *program, const MotBinding *bin
 bool mot_section_is_repeated(MotSection section);
 /* Whether the instruction has a part in this micro-batch. */
 bool mot_instr_is_due(const MotInstr *ins, uint32_t micro);
+/* Whether the binding's rank never runs the launch: it is for ranks that cut a layer, or for those that don't. */
+bool mot_instr_is_idle(const MotProgram *program, const MotBinding *binding, const MotInstr *ins);
 /*
  * How many messages of this step must have been received before the `send` of this run ends: with them the copy of the buffer is free
  * to which the next micro-batch writes. A send that nothing overwrites in the step waits for none.
@@ -236,7 +260,8 @@ const int64_t *mot_launch_sizes(MotCtx *ctx, const MotProgram *program, const Mo
 /*
  * Proves before anything starts: views lie inside their buffers; buffers (all parts of them) are written before they are read;
  * collectives on existing axes and dims; shapes of sources and destinations fit; waits acyclic (an event is signalled before it is
- * waited for in program order); no stream touches what the other may still write, or writes what it may still read.
+ * waited for in program order); no stream touches what the other may still write, or writes what it may still read; what a rank that cuts a
+ * layer reads it has made, and what the others read they have.
  */
 MOT_CHECKED MotStatus mot_program_verify(const MotProgram *program);
 /* Collectives that are issued and not complete. What they read and write lives as long. */

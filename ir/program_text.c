@@ -28,6 +28,10 @@ static MotRecord dim_record(MotArena *arena, const MotProgram *p, uint32_t i)
     const MotDim *dim = &p->dims.data[i];
     MotRecord r = {.op = "dim"};
     mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_SYMBOL, dim->name));
+    if (dim->cut) {
+        mot_record_add_attr(arena, &r, "cut", name_of(arena, MOT_TERM_SYMBOL, "cut", dim->cut - 1));
+        return r;
+    }
     add_text(arena, &r, "axis", p->mesh.axis[dim->axis].name);
     add_int(arena, &r, "size", dim->size);
     add_int(arena, &r, "granule", dim->granule);
@@ -64,6 +68,18 @@ static MotRecord buf_record(MotArena *arena, const MotProgram *p, uint32_t i)
     if (buf->is_sent)
         mot_record_add_attr(arena, &r, "sent", (MotTerm){.kind = MOT_TERM_NONE});
     mot_vec_push(arena, &r.types, type_record(p, &buf->type));
+    return r;
+}
+
+static MotRecord cut_record(MotArena *arena, const MotProgram *p, uint32_t i)
+{
+    const MotCut *cut = &p->cuts.data[i];
+    MotRecord r = {.op = "cut"};
+    mot_vec_push(arena, &r.in, name_of(arena, MOT_TERM_SYMBOL, "cut", i));
+    mot_vec_push(arena, &r.in, name_of(arena, MOT_TERM_VALUE, "", cut->param));
+    add_int(arena, &r, "dim", cut->param_dim);
+    mot_record_add_attr(arena, &r, "list", name_of(arena, MOT_TERM_VALUE, "", cut->list));
+    mot_record_add_attr(arena, &r, "place", name_of(arena, MOT_TERM_VALUE, "", cut->place));
     return r;
 }
 
@@ -110,6 +126,9 @@ static MotRecord instr_record(MotArena *arena, const MotProgram *p, const MotIns
         mot_record_add_attr(
             arena, &r, "when",
             mot_term_text(MOT_TERM_WORD, ins->when == MOT_WHEN_FIRST ? "first" : "later"));
+    if (ins->cut)
+        mot_record_add_attr(arena, &r, ins->if_cut ? "if" : "unless",
+                            name_of(arena, MOT_TERM_SYMBOL, "cut", ins->cut - 1));
     if (ins->stream == MOT_STREAM_COMM)
         mot_record_add_attr(arena, &r, "stream", mot_term_text(MOT_TERM_WORD, "comm"));
     if (ins->wait.n)
@@ -165,6 +184,8 @@ void mot_program_print(const MotProgram *p, MotText *text)
         mot_vec_push(arena, &r.body, dim_record(arena, p, i));
     for (uint32_t i = 0; i < p->bufs.n; i++)
         mot_vec_push(arena, &r.body, buf_record(arena, p, i));
+    for (uint32_t i = 0; i < p->cuts.n; i++)
+        mot_vec_push(arena, &r.body, cut_record(arena, p, i));
     for (uint32_t i = 0; i < p->kernels.n; i++) {
         MotRecord kernel = mot_graph_to_record(p->kernels.data[i].graph);
         kernel.op = "kernel";

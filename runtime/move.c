@@ -9,7 +9,8 @@
 
 bool mot_mover_keeps(const MotBuf *buf)
 {
-    return buf->kind != MOT_BUF_SCRATCH && buf->kind != MOT_BUF_STEP && !buf->alias;
+    return buf->kind != MOT_BUF_SCRATCH && buf->kind != MOT_BUF_STEP &&
+           buf->kind != MOT_BUF_LOCAL && !buf->alias;
 }
 
 static char *place_of(const MotMover *m, const MotBinding *bindings, uint32_t rank, uint32_t buf,

@@ -10,6 +10,7 @@
 #include "runtime/comm.h"
 
 #include <stdio.h>
+#include <string.h>
 
 typedef struct {
     MotCtx *ctx;
@@ -24,6 +25,7 @@ typedef struct {
     void **launches[MOT_N_SECTIONS]; /* by instruction: as the device prepared it */
     void ***buffers[MOT_N_SECTIONS]; /* by micro-batch and instruction: addresses of its buffers */
     bool *is_resizable[MOT_N_SECTIONS]; /* by instruction: a launch that the shares reach */
+    bool *is_idle[MOT_N_SECTIONS];      /* by instruction: a launch for ranks that cut, or don't */
     MotCount *counts[MOT_N_SECTIONS];   /* by instruction: what it does, for a modelled clock */
     bool *is_update[MOT_N_SECTIONS];    /* by instruction: it writes parameters or states */
     uint32_t command;                   /* at work, counted from 1 */
@@ -85,9 +87,11 @@ static MotStatus bind_section(Rank *r, MotSection section)
     r->launches[section] = mot_arena_array(arena, void *, n);
     r->is_resizable[section] = mot_arena_array(arena, bool, n);
     r->is_update[section] = mot_arena_array(arena, bool, n);
+    r->is_idle[section] = mot_arena_array(arena, bool, n);
     for (uint32_t i = 0; i < n; i++) {
         r->is_resizable[section][i] = is_resizable(p, &ins[i]);
         r->is_update[section][i] = is_update(p, &ins[i]);
+        r->is_idle[section][i] = mot_instr_is_idle(p, own, &ins[i]);
     }
     r->counts[section] = mot_arena_array(arena, MotCount, n);
     for (uint32_t i = 0; r->clock.is_modelled && i < n; i++)
@@ -95,7 +99,7 @@ static MotStatus bind_section(Rank *r, MotSection section)
     for (uint32_t i = 0; i < n * n_runs; i++)
         r->buffers[section][i] = find_buffers(r, &ins[i % n], i / n);
     for (uint32_t i = 0; i < n; i++)
-        if (ins[i].kind == MOT_INS_LAUNCH)
+        if (ins[i].kind == MOT_INS_LAUNCH && !r->is_idle[section][i])
             MOT_TRY(r->api->prepare(r->device, r->ctx, p, &ins[i], own, &r->launches[section][i]));
     r->done_at[section] = mot_program_completions(r->ctx, p, section);
     r->issued_ns[section] = mot_arena_array(arena, int64_t, n);
@@ -132,8 +136,12 @@ static MotStatus run_launch(Rank *r, MotSection section, uint32_t i, void **buff
     mot_clock_begin(&r->clock);
     MOT_TRY(r->api->launch(r->device, r->launches[section][i], buffers));
     mot_clock_compute(&r->clock, mot_clock_took(&r->clock, &r->counts[section][i]));
+    const MotInstr *ins = &r->program->section[section].data[i];
+    int64_t took = mot_clock_now(&r->clock) - start;
     if (r->is_resizable[section][i])
-        r->state->resizable_ns += mot_clock_now(&r->clock) - start;
+        r->state->resizable_ns += took;
+    if (ins->cut && ins->role != MOT_ROLE_UPDATE)
+        r->state->cut_ns[ins->cut - 1] += took;
     mot_clock_catch_up(&r->clock, LEAD_NS);
     return MOT_OK;
 }
@@ -194,7 +202,7 @@ static MotStatus run_section(Rank *r, MotRun run)
     for (uint32_t i = 0; i < n; i++) {
         const MotInstr *ins = &p->section[run.section].data[i];
         MOT_TRY(complete(r, run, i));
-        if (!mot_instr_is_due(ins, run.micro))
+        if (!mot_instr_is_due(ins, run.micro) || r->is_idle[run.section][i])
             continue;
         if (mot_instr_is_collective(ins)) {
             r->issued_ns[run.section][i] = mot_clock_now(&r->clock);
@@ -218,6 +226,7 @@ static MotStatus run_command(Rank *r, MotSection section)
     mot_clock_wait(&r->clock, r->args->shared->command_ns);
     int64_t start = mot_clock_now(&r->clock);
     r->comm.busy_ns = state->wait_ns = state->resizable_ns = 0;
+    memset(state->cut_ns, 0, p->cuts.n * sizeof *state->cut_ns);
     if (section != MOT_SECTION_STEP)
         MOT_TRY(run_section(r, (MotRun){section, 0}));
     for (uint32_t i = 0; section == MOT_SECTION_STEP && i < p->order.n; i++)
@@ -258,7 +267,15 @@ static MotStatus obey(Rank *r)
     }
 }
 
-/* The host's pipeline with programs of its own, whose shares are those in the shared region. */
+/* The cuts of a program, whose numbers are those in the shared region. */
+static void share_cuts(MotCtx *ctx, const MotShared *shared, MotProgram *p)
+{
+    p->cuts.data = mot_arena_copy(&ctx->arena, p->cuts.data, p->cuts.n * sizeof *p->cuts.data);
+    for (uint32_t i = 0; i < p->cuts.n; i++)
+        p->cuts.data[i].n_kept = shared->kept + (size_t)i * shared->n_ranks;
+}
+
+/* The host's pipeline with programs of its own, whose shares and cuts are those in the shared region. */
 static MotPipeline share_pipeline(MotCtx *ctx, const MotRankArgs *args)
 {
     MotPipeline pipeline = *args->pipeline;
@@ -269,6 +286,7 @@ static MotPipeline share_pipeline(MotCtx *ctx, const MotRankArgs *args)
         for (uint32_t a = 0; a < p->mesh.n_axes; a++)
             p->mesh.axis[a].share =
                 args->shared->share[a] + mot_pipeline_first_rank(args->pipeline, s);
+        share_cuts(ctx, args->shared, p);
         pipeline.stages.data[s] = p;
     }
     return pipeline;

@@ -115,9 +115,11 @@ static size_t add_piece(size_t *bytes, size_t piece)
 static MotStatus map_shared(MotSession *s)
 {
     uint32_t n = mot_pipeline_ranks(s->pipeline), n_threads = 0;
-    size_t bytes = 0, mail, *arena = mot_arena_array(&s->ctx->arena, size_t, n);
+    uint32_t n_cuts = s->pipeline->stages.data[0]->cuts.n;
+    size_t bytes = 0, mail, cuts, *arena = mot_arena_array(&s->ctx->arena, size_t, n);
     add_piece(&bytes, sizeof(MotShared) + n * sizeof(MotRankState));
     mail = add_piece(&bytes, (size_t)s->pipeline->channels.n * n * sizeof(MotMail));
+    cuts = add_piece(&bytes, (size_t)n_cuts * n * 2 * sizeof(int64_t));
     for (uint32_t i = 0; i < n; i++)
         arena[i] = add_piece(&bytes, (size_t)measure_capacity(mot_host_place(s, i).program));
     char *p = mot_fault(s->ctx->faults, MOT_FAULT_map)
@@ -131,8 +133,10 @@ static MotStatus map_shared(MotSession *s)
     s->shared->n_ranks = n;
     s->shared->bytes = bytes;
     s->shared->mail = (MotMail *)(void *)(p + mail);
+    s->shared->kept = (int64_t *)(void *)(p + cuts);
     for (uint32_t i = 0; i < n; i++) {
         n_threads += s->cluster->devices.data[mot_host_place(s, i).device].threads;
+        s->shared->rank[i].cut_ns = s->shared->kept + (size_t)n_cuts * (n + i);
         s->shared->rank[i].arena = p + arena[i];
         s->shared->rank[i].arena_capacity = measure_capacity(mot_host_place(s, i).program);
         atomic_store(&s->shared->rank[i].instruction, MOT_NO_INSTRUCTION);
@@ -234,9 +238,14 @@ static void close_session(void *session)
     mot_session_close(session);
 }
 
-/* The programs' shares, for the ranks. */
-static void publish_shares(MotSession *s)
+/* The programs' shares and cuts, for the ranks. */
+static void publish(MotSession *s)
 {
+    const MotProgram *p =
+        s->pipeline->stages.data[0]; /* cuts are those of a pipeline of one stage */
+    for (uint32_t i = 0; i < p->cuts.n; i++)
+        memcpy(s->shared->kept + (size_t)i * s->shared->n_ranks, p->cuts.data[i].n_kept,
+               s->shared->n_ranks * sizeof(int64_t));
     for (uint32_t stage = 0; stage < s->pipeline->stages.n; stage++) {
         const MotMesh *mesh = &s->pipeline->stages.data[stage]->mesh;
         uint32_t first = mot_pipeline_first_rank(s->pipeline, stage);
@@ -259,7 +268,7 @@ MotStatus mot_session_open(MotCtx *ctx, MotPipeline *pipeline, const MotCluster 
         mot_ctx_init(&s->bound[i]);
     mot_ctx_defer(ctx, close_session, s);
     MOT_TRY(map_shared(s));
-    publish_shares(s);
+    publish(s);
     MotStatus status = bind_all(s);
     if (status == MOT_OK)
         status = start_ranks(s);
@@ -490,16 +499,67 @@ static MotStatus move_kept(MotSession *s, uint32_t stage, const MotBinding *from
     return MOT_OK;
 }
 
+/* The columns are others under other shares. */
+static void drop_cuts(MotSession *s)
+{
+    const MotProgram *p = s->pipeline->stages.data[0];
+    for (uint32_t i = 0; i < p->cuts.n; i++)
+        memset(p->cuts.data[i].n_kept, 0, s->shared->n_ranks * sizeof(int64_t));
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        for (uint32_t r = 0; p->bufs.data[i].kind == MOT_BUF_LOCAL && r < s->shared->n_ranks; r++)
+            memset(s->shared->rank[r].arena + s->bindings[r].arena_offset[i], 0,
+                   (size_t)mot_type_bytes(&s->bindings[r].types[i]));
+}
+
 MotStatus mot_session_reshare(MotSession *s, uint32_t stage, uint32_t axis, const int64_t *share,
                               int64_t *out_moved)
 {
     const MotBinding *from = s->bindings;
     MotMeshAxis *changed = &s->pipeline->stages.data[stage]->mesh.axis[axis];
     memcpy(changed->share, share, changed->n * sizeof *share);
-    publish_shares(s);
+    drop_cuts(s);
+    publish(s);
     MOT_TRY(bind_all(s));
     MOT_TRY(move_kept(s, stage, from, out_moved));
     return command(s, MOT_CMD_REBIND);
+}
+
+/* The list of columns and the place of each in it. */
+static void write_list(MotSession *s, const MotCut *cut, uint32_t rank, const int64_t *list,
+                       int64_t n)
+{
+    const MotBinding *b = &s->bindings[rank];
+    int64_t *kept = (int64_t *)(void *)(s->shared->rank[rank].arena + b->arena_offset[cut->list]),
+            *place = (int64_t *)(void *)(s->shared->rank[rank].arena + b->arena_offset[cut->place]);
+    for (int64_t i = 0; i < b->types[cut->place].dims[0]; i++)
+        place[i] = -1;
+    for (int64_t i = 0; i < n; i++) {
+        MOT_ASSERT(list[i] >= 0 && list[i] < b->types[cut->place].dims[0]);
+        kept[i] = list[i];
+        place[list[i]] = i;
+    }
+}
+
+void mot_session_cut(MotSession *s, uint32_t cut, uint32_t rank, const int64_t *list, int64_t n)
+{
+    const MotCut *c = &s->pipeline->stages.data[0]->cuts.data[cut];
+    int64_t columns = mot_session_columns(s, cut, rank);
+    c->n_kept[rank] = n < columns ? n : 0;
+    if (n < columns)
+        write_list(s, c, rank, list, n);
+}
+
+MotStatus mot_session_rebind(MotSession *s)
+{
+    publish(s);
+    MOT_TRY(bind_all(s));
+    return command(s, MOT_CMD_REBIND);
+}
+
+int64_t mot_session_columns(const MotSession *s, uint32_t cut, uint32_t rank)
+{
+    const MotCut *c = &s->pipeline->stages.data[0]->cuts.data[cut];
+    return s->bindings[rank].types[c->place].dims[0];
 }
 
 /* A session as it would be bound, in a context of its own. */

@@ -80,6 +80,17 @@ MOT_CHECKED MotStatus mot_session_take(MotSession *session, MotSession *from);
 /* Whether every device has the memory that it would need under these shares. */
 bool mot_session_fits(MotSession *session, uint32_t stage, uint32_t axis, const int64_t *share);
 
+/*
+ * Which columns of a layer that may be cut (MotProgram's cuts) a rank keeps, ascending, from the next mot_session_rebind on; all of them: it cuts
+ * nothing there. At least one. Other shares make ranks cut nothing.
+ */
+void mot_session_cut(MotSession *session, uint32_t cut, uint32_t rank, const int64_t *list,
+                     int64_t n);
+/* Columns that the rank's part of the layer has. */
+int64_t mot_session_columns(const MotSession *session, uint32_t cut, uint32_t rank);
+/* Binds the ranks to the cuts that were set; nothing moves. A failure ends the session. */
+MOT_CHECKED MotStatus mot_session_rebind(MotSession *session);
+
 /* What a rank measured in the last step or section. */
 const MotRankState *mot_session_rank(const MotSession *session, uint32_t rank);
 /* Peak resident memory of the rank's process so far, in MiB. */

@@ -38,6 +38,7 @@ typedef struct MotRankState {
     int64_t resizable_ns;       /* of it in kernels on buffers whose sizes follow the shares */
     int64_t comm_ns;            /* communicating, and nothing else to do meanwhile */
     int64_t wait_ns;            /* waiting for peers */
+    int64_t *cut_ns;            /* [cuts]: in the products of each layer that may be cut */
     int status;                 /* MotStatus of a failed rank */
     char error[1024];
     char *arena;
@@ -58,6 +59,7 @@ typedef struct MotShared {
     MotSection section;
     int64_t step;                    /* of the training, from 0 */
     int64_t share[MOT_MAX_AXES][64]; /* of a stage's axis, from the stage's first rank on */
+    int64_t *kept;                   /* [cuts][n_ranks]: columns that a rank keeps; 0: all */
     _Atomic int abort;               /* a rank is gone: all waits end */
     uint32_t n_ranks, spins;         /* spins before a futex: 0 when threads outnumber cores */
     size_t bytes;                    /* of the whole mapping */

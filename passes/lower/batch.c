@@ -185,7 +185,7 @@ static void batch_section(Batcher *b, MotSection section)
     b->out.n = 0;
     for (uint32_t i = 0; i < n; i++) {
         const MotInstr *ins = &p->section[section].data[i];
-        bool may_wait = ins->kind == MOT_INS_LAUNCH && ins->role == MOT_ROLE_UPDATE;
+        bool may_wait = ins->kind == MOT_INS_LAUNCH && ins->role == MOT_ROLE_UPDATE && !ins->cut;
         uint32_t flat = may_wait ? find_flat(b, ins->kernel) : 0;
         if (depends_on_open(b, ins))
             flush(b);

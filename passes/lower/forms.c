@@ -8,7 +8,8 @@ static uint32_t find_dim(MotLowering *l, uint32_t axis, uint32_t parent, int64_t
     MotProgram *p = l->program;
     for (uint32_t i = 0; i < p->dims.n; i++) {
         const MotDim *d = &p->dims.data[i];
-        if (d->axis == axis && d->parent == parent && d->size == size && d->granule == granule)
+        if (!d->cut && d->axis == axis && d->parent == parent && d->size == size &&
+            d->granule == granule)
             return i;
     }
     MotDim dim = {.name = mot_arena_printf(&l->ctx->arena, "d%u", p->dims.n),

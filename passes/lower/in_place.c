@@ -46,36 +46,48 @@ uint32_t mot_find_movable(const MotProgram *p, MotSection section, uint32_t buf)
     return MOT_NO_BUF;
 }
 
+/* Whether the instruction may write its result, `src`, into `dst`: it reads that element by element, or not at all. */
+static bool may_write(const MotProgram *p, const MotInstr *ins, uint32_t src, uint32_t dst)
+{
+    return writes(ins, src) && (!touches(p, ins, dst, 0, ins->n_in) ||
+                                (ins->kind == MOT_INS_LAUNCH &&
+                                 is_elementwise_kernel(p->kernels.data[ins->kernel].graph)));
+}
+
+/* Whether the host reads it. */
+static bool is_output(const MotProgram *p, uint32_t buf)
+{
+    for (uint32_t i = 0; i < p->outputs.n; i++)
+        if (p->outputs.data[i].buf != MOT_NO_BUF &&
+            mot_program_owner(p, p->outputs.data[i].buf) == buf)
+            return true;
+    return false;
+}
+
 bool mot_write_in_place(MotProgram *p, MotSection section, uint32_t src, uint32_t dst)
 {
-    uint32_t n = p->section[section].n, maker = n;
-    if (p->bufs.data[src].kind != MOT_BUF_SCRATCH || p->bufs.data[src].alias)
+    uint32_t n = p->section[section].n, n_makers = 0;
+    if (p->bufs.data[src].kind != MOT_BUF_SCRATCH || p->bufs.data[src].alias || is_output(p, src))
         return false;
     for (uint32_t i = 0; i < n; i++) {
         const MotInstr *ins = &p->section[section].data[i];
         if (touches(p, ins, src, 0, ins->n_in))
             return false;
         if (touches(p, ins, src, ins->n_in, ins->n_bufs)) {
-            if (maker != n || !writes(ins, src))
+            if ((n_makers && !ins->cut) || !may_write(p, ins, src, dst))
                 return false; /* its parts are made by several */
-            maker = i;
+            n_makers++;
+        } else if (n_makers && touches(p, ins, dst, 0, ins->n_bufs)) {
+            return false;
         }
-        if (i > maker && touches(p, ins, dst, 0, ins->n_bufs))
-            return false;
     }
-    for (uint32_t i = 0; i < p->outputs.n; i++)
-        if (p->outputs.data[i].buf != MOT_NO_BUF &&
-            mot_program_owner(p, p->outputs.data[i].buf) == src)
-            return false;
-    MotInstr *ins = &p->section[section].data[maker];
-    if (maker == n || (touches(p, ins, dst, 0, ins->n_in) &&
-                       (ins->kind != MOT_INS_LAUNCH ||
-                        !is_elementwise_kernel(p->kernels.data[ins->kernel].graph))))
-        return false;
-    for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
-        if (ins->bufs[k] == src)
-            ins->bufs[k] = dst;
-    return true;
+    for (uint32_t i = 0; i < n; i++) {
+        MotInstr *ins = &p->section[section].data[i];
+        for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
+            if (ins->bufs[k] == src)
+                ins->bufs[k] = dst;
+    }
+    return n_makers > 0;
 }
 
 /* ---- Operands that die ---- */
@@ -189,7 +201,7 @@ void mot_reuse_operands(MotProgram *p)
     for (int s = 0; s < MOT_N_SECTIONS; s++)
         for (uint32_t i = 0; i < p->section[s].n; i++) {
             const MotInstr *ins = &p->section[s].data[i];
-            if (ins->kind == MOT_INS_LAUNCH && ins->when == MOT_WHEN_ALL &&
+            if (ins->kind == MOT_INS_LAUNCH && ins->when == MOT_WHEN_ALL && !ins->cut &&
                 mot_launch_sets(ins) == 1)
                 reuse(p, touch, (MotSection)s, i);
         }

@@ -1,11 +1,10 @@
 /*
  * Plan -> Program: ops become kernels over local shapes, differences between a value's sharding and what a user wants become
  * collectives, assignments become copies into the parameter's buffer. Then the launches of the update are joined (batch.h),
- * collectives gathered (coalesce.h), and events between the streams added.
+ * collectives gathered (coalesce.h), and events between the streams added. Layers that ranks may cut get launches for that (cuts.c).
  */
 #include "passes/lower/lower.h"
 
-#include "ir/builder.h"
 #include "passes/lower/batch.h"
 #include "passes/lower/coalesce.h"
 #include "passes/lower/events.h"
@@ -102,34 +101,25 @@ static bool can_join(MotLowering *l, MotOpId id)
     return reads_group;
 }
 
-/* The kernel under construction: its graph, and the buffers that it reads and writes. */
-typedef struct {
-    MotBuilder b;
-    uint32_t bufs[MOT_MAX_FUSED * (MOT_MAX_OPERANDS + MOT_MAX_RESULTS)], n_bufs;
-    MotValue *inner; /* [values]: graph value -> kernel value */
-    MotMap inputs;   /* buffer -> kernel input */
-} KernelMaker;
-
-/* Names in the kernel the dims that the program has by now. */
-static void name_symbols(MotLowering *l, MotGraph *graph)
+void mot_lower_name_symbols(MotLowering *l, MotGraph *graph)
 {
     for (uint32_t i = graph->symbols.n; i < l->program->dims.n; i++)
         mot_vec_push(&l->ctx->arena, &graph->symbols, l->program->dims.data[i].name);
 }
 
-static KernelMaker make_kernel(MotLowering *l)
+MotKernelMaker mot_lower_kernel_make(MotLowering *l)
 {
-    KernelMaker k = {.b = mot_builder_make(mot_graph_make(l->ctx, "kernel")), .inner = l->inner};
+    MotKernelMaker k = {.b = mot_builder_make(mot_graph_make(l->ctx, "kernel")), .inner = l->inner};
     mot_map_init(&k.inputs, &l->ctx->arena);
     return k;
 }
 
-static MotValue add_input(MotLowering *l, KernelMaker *k, uint32_t buf)
+MotValue mot_lower_kernel_input(MotLowering *l, MotKernelMaker *k, uint32_t buf)
 {
     uint64_t known;
     if (mot_map_get(&k->inputs, &buf, sizeof buf, &known))
         return (MotValue)known;
-    name_symbols(l, k->b.graph);
+    mot_lower_name_symbols(l, k->b.graph);
     MotValue v = mot_input(&k->b, mot_arena_printf(&l->ctx->arena, "i%u", k->n_bufs),
                            l->program->bufs.data[buf].type);
     mot_map_put(&k->inputs, &buf, sizeof buf, v);
@@ -137,7 +127,7 @@ static MotValue add_input(MotLowering *l, KernelMaker *k, uint32_t buf)
     return v;
 }
 
-static MotValue add_operand(MotLowering *l, KernelMaker *k, MotOpId id, uint32_t i)
+static MotValue add_operand(MotLowering *l, MotKernelMaker *k, MotOpId id, uint32_t i)
 {
     const MotOp *op = mot_graph_op(l->g, id), *def = mot_graph_def(l->g, op->in[i]);
     if (!op->in[i])
@@ -146,12 +136,44 @@ static MotValue add_operand(MotLowering *l, KernelMaker *k, MotOpId id, uint32_t
         return mot_constant(&k->b, mot_attrs(def, constant)->data);
     if (k->inner[op->in[i]])
         return k->inner[op->in[i]];
-    return add_input(
+    return mot_lower_kernel_input(
         l, k,
         mot_lower_get_form(l, op, op->in[i], mot_plan_operand(l->plan, id, &l->factors[id], i)));
 }
 
-static void add_member(MotLowering *l, KernelMaker *k, MotOpId id)
+/* The op's attributes without its weight decay, or NULL if it has none. */
+static const void *drop_decay(MotArena *arena, const MotOp *op)
+{
+    const MotOpInfo *info = mot_op_info(op->kind);
+    for (const MotAttrField *f = info->fields; f->name; f++) {
+        if (f->kind != MOT_ATTR_FLOAT || strcmp(f->name, "wd") != 0)
+            continue;
+        char *attrs = mot_arena_copy(arena, op->attrs, info->attrs_bytes);
+        memset(attrs + f->offset, 0, sizeof(double));
+        return attrs;
+    }
+    return NULL;
+}
+
+/* Columns that are cut take the results of an update that does not decay. */
+static void undecay_cut(MotLowering *l, MotKernelMaker *k, const MotOp *op, const MotValue *in,
+                        const MotType *types)
+{
+    const void *attrs = drop_decay(&l->ctx->arena, op);
+    if (!l->kept_places || !attrs)
+        return;
+    MotValue place = mot_lower_kernel_input(l, k, l->kept_places - 1);
+    MotValue is_kept = mot_le(&k->b, mot_scalar_like(&k->b, place, 0), place);
+    MotOpId other = mot_build_typed(&k->b, op->kind, in, op->n_in, attrs, types);
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        MotValue *kept = &k->inner[op->out[i]];
+        MotValue both[] = {is_kept, *kept, mot_result(&k->b, other, i)};
+        MotOpId chosen = mot_build_typed(&k->b, MOT_OP_SELECT, both, 3, NULL, &types[i]);
+        *kept = mot_result(&k->b, chosen, 0);
+    }
+}
+
+static void add_member(MotLowering *l, MotKernelMaker *k, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
     MotValue in[MOT_MAX_OPERANDS];
@@ -160,14 +182,14 @@ static void add_member(MotLowering *l, KernelMaker *k, MotOpId id)
         in[i] = add_operand(l, k, id, i);
     for (uint32_t i = 0; i < op->n_out; i++)
         types[i] = mot_lower_local_type(l, mot_graph_type(l->g, op->out[i]), l->values[op->out[i]]);
-    name_symbols(l, k->b.graph);
+    mot_lower_name_symbols(l, k->b.graph);
     MotOpId inner = mot_build_typed(&k->b, op->kind, in, op->n_in, op->attrs, types);
     for (uint32_t i = 0; i < op->n_out; i++)
         k->inner[op->out[i]] = mot_result(&k->b, inner, i);
+    undecay_cut(l, k, op, in, types);
 }
 
-/* Equal texts share one kernel. */
-static uint32_t find_kernel(MotLowering *l, MotGraph *graph)
+uint32_t mot_lower_find_kernel(MotLowering *l, MotGraph *graph)
 {
     MotText text;
     uint64_t index;
@@ -236,8 +258,8 @@ static bool lower_joined(MotLowering *l, MotOpId id)
     return true;
 }
 
-/* A buffer for every result of the group that something outside reads. Clears `inner`. */
-static void add_results(MotLowering *l, KernelMaker *k)
+/* Outputs for every result of the group that something outside reads: in new buffers, or in those of `as`. Clears `inner`. */
+static void add_results(MotLowering *l, MotKernelMaker *k, const uint32_t *as)
 {
     uint32_t n_in = k->n_bufs;
     for (uint32_t i = 0; i < l->group.n; i++) {
@@ -248,27 +270,59 @@ static void add_results(MotLowering *l, KernelMaker *k)
             /* A lone op keeps all its results: kernels of one op have the op's own signature. */
             if (l->group.n > 1 && !is_used_outside(l, v))
                 continue;
-            mot_output(&k->b, mot_arena_printf(&l->ctx->arena, "o%u", k->n_bufs - n_in), inner);
-            uint32_t buf = mot_lower_add_buf(l, MOT_BUF_SCRATCH, v, l->values[v]);
+            uint32_t at = k->n_bufs - n_in;
+            mot_output(&k->b, mot_arena_printf(&l->ctx->arena, "o%u", at), inner);
+            uint32_t buf = as ? as[at] : mot_lower_add_buf(l, MOT_BUF_SCRATCH, v, l->values[v]);
             k->bufs[k->n_bufs++] = buf;
-            mot_lower_add_form(l, v, l->values[v], buf);
+            if (!as)
+                mot_lower_add_form(l, v, l->values[v], buf);
         }
     }
 }
 
-static void launch_group(MotLowering *l)
+/* The group as one launch, with results of its own or in the buffers of `as`; NULL after a failure. */
+static MotInstr *launch_group(MotLowering *l, const uint32_t *as)
 {
-    KernelMaker k = make_kernel(l);
+    MotKernelMaker k = mot_lower_kernel_make(l);
     for (uint32_t i = 0; i < l->group.n; i++)
         add_member(l, &k, l->group.data[i]);
     uint32_t n_in = k.n_bufs;
-    add_results(l, &k);
+    add_results(l, &k, as);
     if (l->ctx->status != MOT_OK)
+        return NULL;
+    uint32_t kernel = mot_lower_find_kernel(l, k.b.graph);
+    const MotOp *first = mot_graph_op(l->g, l->group.data[0]);
+    MotInstr *ins = mot_lower_add_instr(l, MOT_INS_LAUNCH, first, k.bufs, k.n_bufs, n_in);
+    ins->kernel = kernel;
+    return ins;
+}
+
+/* The same for ranks that cut the layer: columns that they left out do not decay. */
+static void launch_undecayed(MotLowering *l, uint32_t layer)
+{
+    MotInstr plain = *mot_lower_cut_update(l, layer);
+    MotInstr *ins = launch_group(l, plain.bufs + plain.n_in);
+    l->kept_places = 0;
+    if (ins) {
+        ins->cut = plain.cut;
+        ins->if_cut = true;
+    }
+}
+
+/* The launches of the group: one, and where it belongs to a layer that may be cut, others for ranks that cut it. */
+static void lower_group(MotLowering *l)
+{
+    MotInstr *ins = launch_group(l, NULL);
+    for (uint32_t i = 0; ins && l->section != MOT_SECTION_EVAL && i < l->group.n; i++) {
+        uint32_t layer = l->layer_of[l->group.data[i]];
+        if (!layer)
+            continue;
+        if (mot_graph_op(l->g, l->group.data[i])->role == MOT_ROLE_UPDATE)
+            launch_undecayed(l, layer - 1);
+        else
+            mot_lower_cut_product(l, l->group.data[i]);
         return;
-    uint32_t kernel = find_kernel(l, k.b.graph);
-    mot_lower_add_instr(l, MOT_INS_LAUNCH, mot_graph_op(l->g, l->group.data[0]), k.bufs, k.n_bufs,
-                        n_in)
-        ->kernel = kernel;
+    }
 }
 
 /* One launch for the open group, or none where memory already says it. */
@@ -279,7 +333,7 @@ void mot_lower_flush(MotLowering *l)
     if (mot_op_is_view(l->g, mot_graph_op(l->g, l->group.data[0])))
         lower_view(l, l->group.data[0]);
     else if (!lower_joined(l, l->group.data[0]))
-        launch_group(l);
+        lower_group(l);
     l->group.n = 0;
 }
 
@@ -304,17 +358,17 @@ static MotSharding summable(const MotLowering *l, MotValue v)
 static void add_to_sum(MotLowering *l, MotOpId id, uint32_t sum, uint32_t x, bool is_later)
 {
     const MotOp *op = mot_graph_op(l->g, id);
-    KernelMaker k = make_kernel(l);
-    MotValue old = is_later ? add_input(l, &k, sum) : 0;
+    MotKernelMaker k = mot_lower_kernel_make(l);
+    MotValue old = is_later ? mot_lower_kernel_input(l, &k, sum) : 0;
     MotValue new =
-        x ? add_input(l, &k, x - 1)
+        x ? mot_lower_kernel_input(l, &k, x - 1)
           : mot_constant(&k.b, mot_attrs(mot_graph_def(l->g, op->in[0]), constant)->data);
     mot_output(&k.b, "o0", is_later ? mot_add(&k.b, old, new) : mot_accumulate(&k.b, new));
     k.bufs[k.n_bufs] = sum;
     if (l->ctx->status != MOT_OK)
         return;
     MotInstr *ins = mot_lower_add_instr(l, MOT_INS_LAUNCH, op, k.bufs, k.n_bufs + 1, k.n_bufs);
-    ins->kernel = find_kernel(l, k.b.graph);
+    ins->kernel = mot_lower_find_kernel(l, k.b.graph);
     ins->when = is_later ? MOT_WHEN_LATER : MOT_WHEN_FIRST;
 }
 
@@ -553,6 +607,7 @@ static void lower_stage(MotLowering *l, uint32_t stage)
     l->is_leaving = find_leaving(l->ctx, plan, stage, l->transfers);
     l->next_transfer = 0;
     mot_map_init(&l->kernels, arena);
+    mot_lower_find_layers(l);
     for (int s = 0; s < MOT_N_SECTIONS; s++)
         lower_section(l, (MotSection)s);
     if (!mot_debug_lists(l->ctx->debug.skip, "", "batch"))

@@ -1,0 +1,429 @@
+/*
+ * Cuts (ZERO-resizing, arXiv 2401.11469): launches for ranks that leave columns of a layer's contraction out of its three products.
+ *
+ * With kept columns I of the weight W: Y = X[:, I] W[:, I]^T, dX[:, I] = G W[:, I], dW[:, I] = G^T X[:, I]. That is the layer with a
+ * weight that is masked: what is left out of dX is 0, as its gradient is; what is left out of dW is zero, the mean of the row, or
+ * what the last step had there (MotCutFill). The forward product runs over the list (k_index of contract); the others gather the
+ * operand's columns, multiply, and spread the result. Plain launches stay as they are and idle on a rank that cuts, so who cuts nothing
+ * does bit for bit what he would do without. The section `eval` has plain launches only.
+ *
+ * A layer is a contraction of a trained weight, which nothing else reads, with the gradients of both operands in the sharding that the
+ * forward product has them in: what a rank cuts of one product are then the entries that it cuts of the others. The last contraction of the
+ * forward pass, which the loss reads, is none. Of several summed letters the longest is cut. Linear in ops and their users.
+ */
+#include "passes/lower/lowering.h"
+
+#include <string.h>
+
+/* ---- Finding layers ---- */
+
+/* The letter of dim `dim` of an operand. */
+static char letter_of(const MotOp *contract, uint32_t operand, int dim)
+{
+    const char *spec = mot_attrs(contract, contract)->spec;
+    return (operand == 0 ? spec : strchr(spec, ',') + 1)[dim];
+}
+
+/* The dim of an operand that has the letter, or -1. */
+static int dim_of(const MotOp *contract, uint32_t operand, char letter)
+{
+    const char *spec = mot_attrs(contract, contract)->spec, *comma = strchr(spec, ',');
+    const char *begin = operand == 0 ? spec : comma + 1;
+    const char *end = operand == 0 ? comma : strchr(comma, '-');
+    const char *at = memchr(begin, letter, (size_t)(end - begin));
+    return at ? (int)(at - begin) : -1;
+}
+
+static int result_dim_of(const MotOp *contract, char letter)
+{
+    const char *result = strchr(mot_attrs(contract, contract)->spec, '>') + 1;
+    const char *at = strchr(result, letter);
+    return at ? (int)(at - result) : -1;
+}
+
+static bool is_product(const MotOp *op)
+{
+    return op->kind == MOT_OP_CONTRACT && op->n_in == 2 && op->in[0] != op->in[1];
+}
+
+/* Which operand of the product is v, or 2. */
+static uint32_t operand_of(const MotOp *op, MotValue v)
+{
+    return op->in[0] == v ? 0 : op->in[1] == v ? 1 : 2;
+}
+
+static bool is_trained_weight(const MotGraph *g, MotValue v)
+{
+    const MotOp *op = mot_graph_def(g, v);
+    return op->kind == MOT_OP_PARAM && mot_attrs(op, param)->trained &&
+           mot_graph_type(g, v)->rank >= 2;
+}
+
+/* The longest letter that is summed; false if there is none. */
+static bool choose_letter(const MotGraph *g, const MotOp *fwd, MotLayer *layer)
+{
+    uint32_t w = operand_of(fwd, layer->w);
+    const MotType *type = mot_graph_type(g, layer->w);
+    int64_t longest = 0;
+    for (int d = 0; d < type->rank; d++) {
+        char letter = letter_of(fwd, w, d);
+        int x_dim = dim_of(fwd, 1 - w, letter);
+        if (x_dim < 0 || result_dim_of(fwd, letter) >= 0 || type->dims[d] <= longest)
+            continue;
+        longest = type->dims[d];
+        layer->w_dim = d;
+        layer->x_dim = x_dim;
+    }
+    return longest > 1;
+}
+
+/* The op that is the layer's gradient of that role among the users of v, or 0. */
+static MotOpId find_gradient(const MotLowering *l, const MotLayer *layer, MotValue v, MotRole role)
+{
+    for (uint32_t i = l->first_user[v]; i < l->first_user[v + 1]; i++) {
+        const MotOp *op = mot_graph_op(l->g, l->user[i]);
+        if (op->role == role && op->fwd == layer->fwd && is_product(op))
+            return l->user[i];
+    }
+    return 0;
+}
+
+/* Whether nothing but the layer's products and the update reads the weight; notes the update. */
+static bool is_only_reader(const MotLowering *l, MotLayer *layer)
+{
+    for (uint32_t i = l->first_user[layer->w]; i < l->first_user[layer->w + 1]; i++) {
+        const MotOp *op = mot_graph_op(l->g, l->user[i]);
+        if (op->role == MOT_ROLE_UPDATE && (mot_op_info(op->kind)->flags & MOT_FLAG_UPDATE))
+            layer->update = l->user[i];
+        else if (l->user[i] != layer->fwd && l->user[i] != layer->dx &&
+                 mot_op_info(op->kind)->class != MOT_SINK)
+            return false;
+    }
+    return true;
+}
+
+static MotSharding sharding_of(const MotLowering *l, MotOpId id, MotValue v)
+{
+    return mot_plan_operand(l->plan, id, &l->factors[id], operand_of(mot_graph_op(l->g, id), v));
+}
+
+/* Whether both products take v in one sharding. */
+static bool take_alike(const MotLowering *l, MotOpId a, MotOpId b, MotValue v)
+{
+    return mot_sharding_equal(sharding_of(l, a, v), sharding_of(l, b, v));
+}
+
+/* Whether the columns of dW are where those of W are. */
+static bool has_columns(const MotLowering *l, const MotLayer *layer)
+{
+    const MotOp *dw = mot_graph_op(l->g, layer->dw);
+    char letter = letter_of(dw, operand_of(dw, layer->x), layer->x_dim);
+    return result_dim_of(dw, letter) == layer->w_dim &&
+           mot_dims_equal(mot_graph_type(l->g, dw->out[0]), mot_graph_type(l->g, layer->w));
+}
+
+/* Whether each column of a weight's row has one owner, who computes its gradient and updates it. */
+static bool owns_columns(const MotLowering *l, const MotLayer *layer)
+{
+    const MotMesh *mesh = &l->program->mesh;
+    MotSharding own = l->values[layer->w];
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (own.axis[a] < 0 && mesh->axis[a].n > 1)
+            return false;
+    return mot_sharding_equal(own, sharding_of(l, layer->fwd, layer->w)) &&
+           mot_sharding_equal(own, sharding_of(l, layer->update, layer->w));
+}
+
+static bool has_decay(const MotGraph *g, MotOpId id)
+{
+    const MotOp *op = mot_graph_op(g, id);
+    return op->kind == MOT_OP_ADAM ? mot_attrs(op, adam)->wd != 0 : mot_attrs(op, sgd)->wd != 0;
+}
+
+static bool make_layer(const MotLowering *l, MotOpId id, MotLayer *layer)
+{
+    const MotOp *fwd = mot_graph_op(l->g, id);
+    bool is_second = is_trained_weight(l->g, fwd->in[1]);
+    *layer = (MotLayer){.fwd = id, .w = fwd->in[is_second], .x = fwd->in[!is_second]};
+    if (!choose_letter(l->g, fwd, layer))
+        return false;
+    layer->dx = find_gradient(l, layer, layer->w, MOT_ROLE_DX);
+    layer->dw = find_gradient(l, layer, layer->x, MOT_ROLE_DW);
+    if (!layer->dw || !is_only_reader(l, layer) || !has_columns(l, layer))
+        return false;
+    const MotOp *dw = mot_graph_op(l->g, layer->dw);
+    layer->g = dw->in[1 - operand_of(dw, layer->x)];
+    if (!take_alike(l, id, layer->dw, layer->x))
+        return false;
+    if (layer->dx &&
+        (operand_of(mot_graph_op(l->g, layer->dx), layer->g) == 2 ||
+         !take_alike(l, id, layer->dx, layer->w) || !take_alike(l, layer->dw, layer->dx, layer->g)))
+        return false;
+    if (layer->update && (!has_decay(l->g, layer->update) || !owns_columns(l, layer)))
+        layer->update = 0;
+    return true;
+}
+
+static bool is_weighted(const MotGraph *g, const MotOp *op)
+{
+    return op->role == MOT_ROLE_FORWARD && is_product(op) &&
+           is_trained_weight(g, op->in[0]) != is_trained_weight(g, op->in[1]);
+}
+
+static void add_layer(MotLowering *l, const MotLayer *layer)
+{
+    mot_vec_push(&l->ctx->arena, &l->layers, *layer);
+    const MotOpId ops[] = {layer->fwd, layer->dx, layer->dw, layer->update};
+    for (int i = 0; i < 4; i++)
+        if (ops[i])
+            l->layer_of[ops[i]] = l->layers.n;
+}
+
+void mot_lower_find_layers(MotLowering *l)
+{
+    MotOpId head = 0;
+    MotLayer layer;
+    l->layer_of = mot_arena_array(&l->ctx->arena, uint32_t, l->g->ops.n);
+    l->layers.n = 0;
+    if (l->plan->cuts == MOT_CUT_NONE || l->plan->stages.n > 1)
+        return;
+    if (l->plan->cuts == MOT_CUT_LAST && l->plan->n_micro > 1)
+        mot_fail(l->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                 "cuts filled with the last gradient need a step of one micro-batch, this has %u",
+                 l->plan->n_micro);
+    for (uint32_t i = 0; i < l->g->body.n; i++)
+        if (is_weighted(l->g, mot_graph_op(l->g, l->g->body.data[i])))
+            head = l->g->body.data[i];
+    for (uint32_t i = 0; i < l->g->body.n; i++) {
+        MotOpId id = l->g->body.data[i];
+        if (id != head && is_weighted(l->g, mot_graph_op(l->g, id)) && make_layer(l, id, &layer))
+            add_layer(l, &layer);
+    }
+}
+
+/* ---- Buffers ---- */
+
+static uint32_t add_local(MotLowering *l, MotType type, MotType global)
+{
+    MotBuf buf = {.kind = MOT_BUF_LOCAL,
+                  .type = type,
+                  .global = global,
+                  .sharding = mot_replicated,
+                  .copies = 1};
+    mot_vec_push(&l->ctx->arena, &l->program->bufs, buf);
+    return l->program->bufs.n - 1;
+}
+
+static double count_flops(const MotLowering *l, const MotLayer *layer)
+{
+    double flops = 0;
+    const MotOpId ops[] = {layer->fwd, layer->dx, layer->dw};
+    for (int i = 0; i < 3; i++)
+        flops += ops[i] ? mot_op_flops(l->g, mot_graph_op(l->g, ops[i])) : 0;
+    return flops * l->plan->n_micro;
+}
+
+/* The layer's cut; made with its first launch. */
+static const MotCut *get_cut(MotLowering *l, MotLayer *layer)
+{
+    MotProgram *p = l->program;
+    MotArena *arena = &l->ctx->arena;
+    if (layer->cut)
+        return &p->cuts.data[layer->cut - 1];
+    const MotType *whole = mot_graph_type(l->g, layer->w);
+    MotType weight = mot_lower_local_type(l, whole, sharding_of(l, layer->fwd, layer->w));
+    MotType global = mot_type_make(MOT_I64, 1, &whole->dims[layer->w_dim]);
+    MotDim dim = {.name = mot_arena_printf(arena, "c%u", p->cuts.n),
+                  .size = global.dims[0],
+                  .granule = 1,
+                  .cut = p->cuts.n + 1};
+    mot_vec_push(arena, &p->dims, dim);
+    int64_t kept = -(int64_t)p->dims.n;
+    MotCut cut = {.param = l->home[layer->w] - 1,
+                  .param_dim = layer->w_dim,
+                  .dim = p->dims.n - 1,
+                  .list = add_local(l, mot_type_make(MOT_I64, 1, &kept), global),
+                  .place =
+                      add_local(l, mot_type_make(MOT_I64, 1, &weight.dims[layer->w_dim]), global),
+                  .n_kept = mot_arena_array(arena, int64_t, p->mesh.n_devices),
+                  .flops = count_flops(l, layer)};
+    mot_vec_push(arena, &p->cuts, cut);
+    layer->cut = p->cuts.n;
+    return &p->cuts.data[p->cuts.n - 1];
+}
+
+/* The places of columns as a value that broadcasts along dim `dim` of a tensor of this rank. */
+static uint32_t view_places(MotLowering *l, uint32_t place, int dim, int rank)
+{
+    MotBuf view = l->program->bufs.data[place];
+    if (dim == rank - 1)
+        return place;
+    view.alias = place + 1;
+    for (view.type.rank = view.global.rank = 1; view.type.rank < rank - dim;) {
+        view.type.dims[view.type.rank++] = 1;
+        view.global.dims[view.global.rank++] = 1;
+    }
+    mot_vec_push(&l->ctx->arena, &l->program->bufs, view);
+    return l->program->bufs.n - 1;
+}
+
+/* A buffer like `buf` with the kept columns of dim `dim` only. */
+static uint32_t add_compact(MotLowering *l, uint32_t buf, int dim, const MotCut *cut)
+{
+    MotBuf compact = l->program->bufs.data[buf];
+    compact = (MotBuf){.kind = MOT_BUF_SCRATCH,
+                       .type = compact.type,
+                       .global = compact.global,
+                       .sharding = mot_replicated,
+                       .copies = 1};
+    compact.type.dims[dim] = -(int64_t)cut->dim - 1;
+    mot_vec_push(&l->ctx->arena, &l->program->bufs, compact);
+    return l->program->bufs.n - 1;
+}
+
+/* ---- Launches ---- */
+
+static const MotType *type_of(const MotLowering *l, uint32_t buf)
+{
+    return &l->program->bufs.data[buf].type;
+}
+
+/* Launches the kernel with one result, on ranks that cut. */
+static void launch(MotLowering *l, MotKernelMaker *k, const MotOp *op, uint32_t cut, MotValue value,
+                   uint32_t result)
+{
+    mot_output(&k->b, "o0", value);
+    k->bufs[k->n_bufs] = result;
+    if (l->ctx->status != MOT_OK)
+        return;
+    uint32_t kernel = mot_lower_find_kernel(l, k->b.graph);
+    MotInstr *ins = mot_lower_add_instr(l, MOT_INS_LAUNCH, op, k->bufs, k->n_bufs + 1, k->n_bufs);
+    ins->kernel = kernel;
+    ins->cut = cut;
+    ins->if_cut = true;
+}
+
+static MotValue build(MotLowering *l, MotKernelMaker *k, MotOpKind kind, const MotValue *in,
+                      uint32_t n_in, const void *attrs, const MotType *type)
+{
+    mot_lower_name_symbols(l, k->b.graph);
+    return mot_result(&k->b, mot_build_typed(&k->b, kind, in, n_in, attrs, type), 0);
+}
+
+/* The contraction of what stands in these buffers; with `list`, over its columns of the letter. */
+static void multiply(MotLowering *l, const MotOp *op, uint32_t cut, const uint32_t *operands,
+                     uint32_t list, char letter, uint32_t result)
+{
+    MotKernelMaker k = mot_lower_kernel_make(l);
+    const char cut_letter[] = {letter, 0};
+    MotAttr_contract attrs = *mot_attrs(op, contract);
+    MotValue in[3] = {mot_lower_kernel_input(l, &k, operands[0]),
+                      mot_lower_kernel_input(l, &k, operands[1])};
+    if (letter) {
+        in[2] = mot_lower_kernel_input(l, &k, list);
+        attrs.cut = cut_letter;
+    }
+    launch(l, &k, op, cut,
+           build(l, &k, MOT_OP_CONTRACT, in, letter ? 3 : 2, &attrs, type_of(l, result)), result);
+}
+
+static uint32_t gather_columns(MotLowering *l, const MotOp *op, const MotLayer *layer, uint32_t buf,
+                               int dim)
+{
+    const MotCut *cut = &l->program->cuts.data[layer->cut - 1];
+    uint32_t compact = add_compact(l, buf, dim, cut);
+    MotKernelMaker k = mot_lower_kernel_make(l);
+    MotAttr_axis attrs = {.axis = dim};
+    MotValue in[] = {mot_lower_kernel_input(l, &k, buf), mot_lower_kernel_input(l, &k, cut->list)};
+    launch(l, &k, op, layer->cut, build(l, &k, MOT_OP_GATHER, in, 2, &attrs, type_of(l, compact)),
+           compact);
+    return compact;
+}
+
+/* The mean of the kept entries along `dim`; x is 0 at the others. */
+static MotValue mean_of_kept(MotLowering *l, MotKernelMaker *k, MotValue x, MotValue is_kept,
+                             int dim, const MotType *type)
+{
+    MotBuilder *b = &k->b;
+    MotType row = *type;
+    MotAttr_reduce attrs = {.axes = {(int64_t[]){dim}, 1}, .keep = true};
+    row.dims[dim] = 1;
+    MotValue ones[] = {is_kept, mot_scalar_like(b, x, 1), mot_scalar_like(b, x, 0)};
+    MotValue one = build(l, k, MOT_OP_SELECT, ones, 3, NULL, type);
+    MotValue sum = build(l, k, MOT_OP_REDUCE_SUM, &x, 1, &attrs, &row);
+    MotValue count = build(l, k, MOT_OP_REDUCE_SUM, &one, 1, &attrs, &row);
+    return build(l, k, MOT_OP_DIV, (MotValue[]){sum, count}, 2, NULL, &row);
+}
+
+/* Columns into their places in `result`; between them what `fill` says. */
+static void spread_columns(MotLowering *l, const MotOp *op, MotLayer *layer, uint32_t compact,
+                           int dim, MotCutFill fill, uint32_t result)
+{
+    const MotCut cut = l->program->cuts.data[layer->cut - 1];
+    const MotType type = *type_of(l, result);
+    uint32_t shaped = view_places(l, cut.place, dim, type.rank);
+    MotKernelMaker k = mot_lower_kernel_make(l);
+    MotAttr_axis attrs = {.axis = dim};
+    MotValue from = mot_lower_kernel_input(l, &k, compact),
+             place = mot_lower_kernel_input(l, &k, cut.place),
+             along = mot_lower_kernel_input(l, &k, shaped);
+    MotValue zero = mot_scalar_like(&k.b, place, 0);
+    MotValue is_kept = mot_le(&k.b, zero, along), at = mot_max(&k.b, zero, place);
+    MotValue x = build(l, &k, MOT_OP_GATHER, (MotValue[]){from, at}, 2, &attrs, &type);
+    MotValue other = mot_scalar_like(&k.b, x, 0);
+    if (fill == MOT_CUT_LAST)
+        other = mot_lower_kernel_input(l, &k, layer->last - 1);
+    MotValue y = build(l, &k, MOT_OP_SELECT, (MotValue[]){is_kept, x, other}, 3, NULL, &type);
+    if (fill == MOT_CUT_MEAN) {
+        other = mean_of_kept(l, &k, y, is_kept, dim, &type);
+        y = build(l, &k, MOT_OP_SELECT, (MotValue[]){is_kept, x, other}, 3, NULL, &type);
+    }
+    launch(l, &k, op, layer->cut, y, result);
+}
+
+/* The gradient that the next step finds as its last, whoever computed it. */
+static void keep_last(MotLowering *l, const MotOp *op, const MotLayer *layer, uint32_t result)
+{
+    mot_lower_add_instr(l, MOT_INS_COPY, op, (uint32_t[]){result, layer->last - 1}, 2, 1);
+}
+
+void mot_lower_cut_product(MotLowering *l, MotOpId id)
+{
+    MotProgram *p = l->program;
+    MotLayer *layer = &l->layers.data[l->layer_of[id] - 1];
+    const MotOp *op = mot_graph_op(l->g, id);
+    const MotCut cut = *get_cut(l, layer);
+    MotInstr *plain = &p->section[l->section].data[p->section[l->section].n - 1];
+    uint32_t operands[] = {plain->bufs[0], plain->bufs[1]}, result = plain->bufs[2];
+    plain->cut = layer->cut;
+    if (id == layer->fwd) {
+        char letter = letter_of(op, operand_of(op, layer->w), layer->w_dim);
+        multiply(l, op, layer->cut, operands, cut.list, letter, result);
+        return;
+    }
+    bool is_dw = id == layer->dw;
+    uint32_t side = operand_of(op, is_dw ? layer->x : layer->w);
+    int dim = is_dw ? layer->x_dim : layer->w_dim;
+    int result_dim = result_dim_of(op, letter_of(op, side, dim));
+    MotCutFill fill = is_dw ? l->plan->cuts : MOT_CUT_ZERO;
+    operands[side] = gather_columns(l, op, layer, operands[side], dim);
+    uint32_t compact = add_compact(l, result, result_dim, &cut);
+    multiply(l, op, layer->cut, operands, 0, 0, compact);
+    if (fill == MOT_CUT_LAST && !layer->last)
+        layer->last = add_local(l, *type_of(l, result), p->bufs.data[result].global) + 1;
+    spread_columns(l, op, layer, compact, result_dim, fill, result);
+    if (fill == MOT_CUT_LAST)
+        keep_last(l, op, layer, result);
+}
+
+MotInstr *mot_lower_cut_update(MotLowering *l, uint32_t number)
+{
+    MotProgram *p = l->program;
+    MotLayer *layer = &l->layers.data[number];
+    const MotCut *cut = get_cut(l, layer);
+    int rank = mot_graph_type(l->g, layer->w)->rank;
+    l->kept_places = view_places(l, cut->place, layer->w_dim, rank) + 1;
+    MotInstr *plain = &p->section[l->section].data[p->section[l->section].n - 1];
+    plain->cut = layer->cut;
+    return plain;
+}

@@ -1,0 +1,637 @@
+/*
+ * Cut layers against the whole computation with masked operands: random lists on ranks that split layers by rows, columns or samples, with
+ * uneven and zero shares. A layer of which a rank leaves out columns is the layer with a mask over the weight (over the input, where ranks
+ * have samples of their own), and its gradients are those of that; the oracle is the training graph with these masks, evaluated by one device.
+ * Also: what stands where gradients were left out, no decay there, and no trace of cuts in evaluation or where nothing is cut.
+ *
+ *     test_cuts [--seed N]      reproduces one failure
+ */
+#include "ir/builder.h"
+#include "tests/plan_run.h"
+
+static const Model mlp = {
+    "models/mlp_dynamo20_opt_static.onnx", "cross_entropy:logits:labels",    "x",
+    "models/fixtures/mlp/x.npy",           "models/fixtures/mlp/labels.npy", NULL};
+static const Model gpt = {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx",
+                          "cross_entropy:logits:labels",
+                          "input_ids",
+                          "models/fixtures/gpt_erf/input_ids.npy",
+                          "models/fixtures/gpt_erf/labels.npy",
+                          NULL};
+
+static const MeshShape meshes[] = {
+    {1, {1}, {{1}}}, {1, {2}, {{1, 1}}}, {1, {3}, {{5, 0, 2}}}, {1, {4}, {{8, 4, 2, 1}}}};
+enum { N_MESHES = sizeof meshes / sizeof *meshes, MAX_LAYERS = 64, MAX_DEVICES = 4 };
+
+static unsigned first_seed = 1, n_seeds = 1;
+
+/* ---- Plans in which layers are split ---- */
+
+typedef enum { BY_ROWS, BY_COLUMNS, BY_SAMPLES, N_SPLITS } Split; /* the first two split weights */
+
+/* A contraction of a trained weight and its gradients; dims of the weight: columns are summed. */
+typedef struct {
+    MotOpId fwd, dx, dw;
+    MotValue x, w;
+    int x_column, w_column, w_row;
+    Split split;
+} Layer;
+
+typedef struct {
+    Layer layer[MAX_LAYERS];
+    uint32_t n;
+} Layers;
+
+static int find_letter(const char *letters, char letter)
+{
+    for (int i = 0; letters[i] && letters[i] != ',' && letters[i] != '-'; i++)
+        if (letters[i] == letter)
+            return i;
+    return -1;
+}
+
+static uint32_t side_of(const MotOp *op, MotValue v)
+{
+    return op->in[0] == v ? 0 : 1;
+}
+
+static const char *letters_of(const MotOp *op, uint32_t i)
+{
+    const char *spec = mot_attrs(op, contract)->spec;
+    return i == 0 ? spec : i == 1 ? strchr(spec, ',') + 1 : strchr(spec, '>') + 1;
+}
+
+static MotOpId find_derived(const MotGraph *g, MotOpId fwd, MotRole role)
+{
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        if (op->fwd == fwd && op->role == role && op->kind == MOT_OP_CONTRACT)
+            return g->body.data[i];
+    }
+    return 0;
+}
+
+/* Which dims of the weight are the longest columns, and a row. */
+static void find_dims(const MotGraph *g, const MotOp *op, Layer *layer)
+{
+    uint32_t w = side_of(op, layer->w);
+    const MotType *type = mot_graph_type(g, layer->w);
+    layer->w_column = layer->w_row = -1;
+    for (int d = 0; d < type->rank; d++) {
+        char letter = letters_of(op, w)[d];
+        int x = find_letter(letters_of(op, 1 - w), letter);
+        if (x < 0)
+            layer->w_row =
+                layer->w_row < 0 || type->dims[d] > type->dims[layer->w_row] ? d : layer->w_row;
+        else if (layer->w_column < 0 || type->dims[d] > type->dims[layer->w_column]) {
+            layer->w_column = d;
+            layer->x_column = x;
+        }
+    }
+}
+
+static Layers find_layers(const MotGraph *g)
+{
+    Layers found = {.n = 0};
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        MotOpId id = g->body.data[i];
+        const MotOp *op = mot_graph_op(g, id);
+        if (op->kind != MOT_OP_CONTRACT || op->role != MOT_ROLE_FORWARD)
+            continue;
+        bool is_second = mot_graph_def(g, op->in[1])->kind == MOT_OP_PARAM;
+        Layer layer = {.fwd = id, .w = op->in[is_second], .x = op->in[!is_second]};
+        layer.dx = find_derived(g, id, MOT_ROLE_DX);
+        layer.dw = find_derived(g, id, MOT_ROLE_DW);
+        find_dims(g, op, &layer);
+        found.layer[found.n++] = layer;
+    }
+    return found;
+}
+
+static void set_factor(MotPlan *plan, MotOpId id, int factor)
+{
+    MotFactors factors;
+    require(plan->ctx, mot_factors(plan->graph, mot_graph_op(plan->graph, id), &factors));
+    plan->ops[id].factor[0] = (int8_t)factor;
+    mot_plan_apply_factors(plan, id, &factors);
+}
+
+/* The factor of an op that runs over a dim of operand or, with -1, of its result. */
+static int factor_of(const MotPlan *plan, MotOpId id, int operand, int dim)
+{
+    MotFactors factors;
+    require(plan->ctx, mot_factors(plan->graph, mot_graph_op(plan->graph, id), &factors));
+    return operand < 0 ? mot_factor_of_result(&factors, 0, dim)
+                       : mot_factor_of_operand(&factors, (uint32_t)operand, dim);
+}
+
+/* The layer's three products split along the same letter; its weight and all that has its shape with it. */
+static void split_layer(MotPlan *plan, const Layer *layer)
+{
+    const MotGraph *g = plan->graph;
+    const MotOp *fwd = mot_graph_op(g, layer->fwd), *dw = mot_graph_op(g, layer->dw);
+    int w = (int)side_of(fwd, layer->w), x = 1 - w, dw_x = (int)side_of(dw, layer->x);
+    if (layer->split == BY_SAMPLES) {
+        set_factor(plan, layer->fwd, factor_of(plan, layer->fwd, x, 0));
+        set_factor(plan, layer->dw, factor_of(plan, layer->dw, dw_x, 0));
+        if (layer->dx)
+            set_factor(plan, layer->dx, factor_of(plan, layer->dx, -1, 0));
+        return;
+    }
+    int dim = layer->split == BY_ROWS ? layer->w_row : layer->w_column;
+    set_factor(plan, layer->fwd, factor_of(plan, layer->fwd, w, dim));
+    set_factor(plan, layer->dw, factor_of(plan, layer->dw, -1, dim));
+    if (layer->dx)
+        set_factor(
+            plan, layer->dx,
+            factor_of(plan, layer->dx, (int)side_of(mot_graph_op(g, layer->dx), layer->w), dim));
+    const char *name = mot_attrs(mot_graph_def(g, layer->w), param)->name;
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        const char *owner = op->kind == MOT_OP_PARAM ? mot_attrs(op, param)->state_of : NULL;
+        if (op->n_out && op->out[0] == layer->w)
+            set_factor(plan, g->body.data[i], factor_of(plan, g->body.data[i], -1, dim));
+        else if (owner && strcmp(owner, name) == 0)
+            set_factor(plan, g->body.data[i], factor_of(plan, g->body.data[i], -1, dim));
+        else if (op->role == MOT_ROLE_UPDATE && op->n_in && op->in[0] == layer->w && op->n_out)
+            set_factor(plan, g->body.data[i], factor_of(plan, g->body.data[i], 0, dim));
+    }
+}
+
+/* Each layer by one of the first n_splits. */
+static MotPlan *split_plan(const Job *job, const MeshShape *shape, Layers *layers,
+                           uint32_t n_splits, unsigned *seed)
+{
+    unsigned none = 0;
+    MotPlan *plan = make_plan(job, shape, &none);
+    for (uint32_t i = 0; i < job->graph->body.n; i++)
+        set_factor(plan, job->graph->body.data[i], -1);
+    for (uint32_t i = 0; i < layers->n; i++) {
+        layers->layer[i].split = (Split)((uint32_t)rand_r(seed) % n_splits);
+        split_layer(plan, &layers->layer[i]);
+    }
+    return plan;
+}
+
+/* ---- Lists ---- */
+
+/* Which columns each rank leaves out of a layer: [rank][column], positions in the whole weight. */
+typedef struct {
+    bool is_cut[MAX_DEVICES][1024];
+} Lists;
+
+/* The part of a dim that shares give a rank. */
+static void part_of(const MotMesh *mesh, int64_t size, uint32_t rank, int64_t *first, int64_t *n)
+{
+    int64_t parts[MAX_DEVICES];
+    mot_share_split(mesh->axis[0].share, mesh->axis[0].n, size, parts);
+    *first = 0;
+    for (uint32_t i = 0; i < rank; i++)
+        *first += parts[i];
+    *n = parts[rank];
+}
+
+/* Cuts some ranks at random; says what they left out. */
+static void cut_some(MotSession *session, const MotProgram *p, uint32_t cut, const Layer *layer,
+                     int64_t columns, unsigned *seed, Lists *out)
+{
+    for (uint32_t r = 0; r < p->mesh.n_devices; r++) {
+        int64_t first = 0, n = columns, kept[1024], n_kept = 0;
+        if (layer->split == BY_COLUMNS)
+            part_of(&p->mesh, columns, r, &first, &n);
+        assert_int_equal(n, mot_session_columns(session, cut, r));
+        if (n == 0 || rand_r(seed) % 4 == 0)
+            continue;
+        for (int64_t k = 0; k < n; k++) {
+            out->is_cut[r][first + k] = (n_kept || k + 1 < n) && rand_r(seed) % 3 == 0;
+            if (!out->is_cut[r][first + k])
+                kept[n_kept++] = k;
+        }
+        mot_session_cut(session, cut, r, kept, n_kept);
+    }
+}
+
+static const char *weight_name(const MotGraph *g, const Layer *layer)
+{
+    return mot_attrs(mot_graph_def(g, layer->w), param)->name;
+}
+
+/* The program's cut of the layer's weight, or -1. */
+static int find_cut(const MotProgram *p, const char *weight)
+{
+    for (uint32_t i = 0; i < p->cuts.n; i++)
+        if (strcmp(p->bufs.data[p->cuts.data[i].param].name, weight) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* ---- The oracle ---- */
+
+static int64_t coordinate(const MotType *type, int64_t element, int dim)
+{
+    for (int d = type->rank - 1; d > dim; d--)
+        element /= type->dims[d];
+    return element % type->dims[dim];
+}
+
+/* 0 where the rank with that part of the operand leaves the column out, else 1. */
+static MotValue make_mask(MotBuilder *b, const MotMesh *mesh, const Layer *layer,
+                          const Lists *lists)
+{
+    bool of_input = layer->split == BY_SAMPLES;
+    MotType type = *mot_graph_type(b->graph, of_input ? layer->x : layer->w);
+    int column = of_input ? layer->x_column : layer->w_column;
+    int split = of_input ? 0 : layer->split == BY_ROWS ? layer->w_row : layer->w_column;
+    MotTensor mask = {type, mot_arena_alloc(&b->graph->ctx->arena, (size_t)mot_type_bytes(&type))};
+    for (uint32_t r = 0; r < mesh->n_devices; r++) {
+        int64_t first, n;
+        part_of(mesh, type.dims[split], r, &first, &n);
+        for (int64_t e = 0; e < mot_type_elements(&type); e++) {
+            int64_t at = coordinate(&type, e, split);
+            if (at >= first && at < first + n)
+                mot_tensor_set(&mask, e, !lists->is_cut[r][coordinate(&type, e, column)]);
+        }
+    }
+    return mot_constant(b, mask);
+}
+
+static void mask_operand(MotBuilder *b, MotOpId id, MotValue v, MotValue mask)
+{
+    MotValue masked = mot_mul(b, v, mask);
+    MotOp *op = &b->graph->ops.data[id];
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (op->in[i] == v)
+            op->in[i] = masked;
+}
+
+/* All users of the op's result read it masked. */
+static void mask_result(MotBuilder *b, MotOpId id, MotValue mask)
+{
+    MotValue v = mot_graph_op(b->graph, id)->out[0], masked = mot_mul(b, v, mask);
+    mot_graph_replace(b->graph, &v, &masked, 1);
+    MotOp *product = &b->graph->ops.data[b->graph->values.data[masked].def];
+    product->in[0] = v;
+}
+
+static void mask_layer(MotGraph *g, const MotMesh *mesh, const Layer *layer, const Lists *lists)
+{
+    MotBuilder b = mot_builder_make(g);
+    MotValue mask = make_mask(&b, mesh, layer, lists);
+    bool of_input = layer->split == BY_SAMPLES;
+    mask_operand(&b, layer->fwd, of_input ? layer->x : layer->w, mask);
+    if (of_input)
+        mask_operand(&b, layer->dw, layer->x, mask);
+    else
+        mask_result(&b, layer->dw, mask);
+    if (layer->dx && of_input)
+        mask_result(&b, layer->dx, mask);
+    else if (layer->dx)
+        mask_operand(&b, layer->dx, layer->w, mask);
+}
+
+/* ---- Running ---- */
+
+typedef struct {
+    Job job;
+    MotPlan *plan;
+    Layers layers;
+    MotPipeline *pipeline;
+    MotSession *session;
+    const MotProgram *program;
+} Run;
+
+typedef struct {
+    const Model *model;
+    const MeshShape *mesh;
+    const char *optimizer, *backend;
+    MotCutFill fill;
+    uint32_t n_splits;
+} Setup;
+
+static Run open_run(MotCtx *ctx, const Setup *setup, unsigned *seed)
+{
+    Run r = {.job = make_job(ctx, setup->model, setup->optimizer, 1)};
+    MotSessionOpts opts = {.backend = setup->backend, .hang_seconds = 60};
+    r.layers = find_layers(r.job.graph);
+    r.plan = split_plan(&r.job, setup->mesh, &r.layers, setup->n_splits, seed);
+    r.plan->cuts = setup->fill;
+    require(ctx, mot_plan_verify(r.plan));
+    require(ctx, mot_lower(ctx, r.plan, &r.pipeline));
+    require(ctx, mot_pipeline_verify(r.pipeline));
+    r.program = r.pipeline->stages.data[0];
+    if (strcmp(setup->backend, "cpu") == 0)
+        require(ctx, mot_codegen_program(ctx, r.pipeline->stages.data[0],
+                                         &(MotCodegenOpts){.isa = (MotIsa)mot_isa_best()}));
+    require(ctx, mot_session_open(ctx, r.pipeline, r.plan->cluster, &opts, &r.session));
+    write_params(&r.job, r.pipeline, r.session);
+    for (int i = 0; i < 2; i++) {
+        MotTensor rows = rows_of(&r.job, i, 0);
+        require(ctx, mot_session_write_batch(r.session, r.job.inputs[i].name, 0, &rows));
+    }
+    return r;
+}
+
+static double evaluate_loss(Run *r)
+{
+    MotTensor loss;
+    require(r->job.ctx, mot_session_run(r->session, MOT_SECTION_EVAL));
+    require(r->job.ctx, mot_session_output(r->session, "loss", MOT_SECTION_EVAL, &loss));
+    return mot_tensor_get(&loss, 0);
+}
+
+static void train(Run *r, Trained *out)
+{
+    out->n_micro = 1;
+    out->before = read_params(&r->job, r->pipeline, r->session, &out->n_params);
+    for (int step = 0; step < N_STEPS; step++)
+        out->losses[step] = train_step(&r->job, r->session, step);
+    out->losses[N_STEPS] = evaluate_loss(r);
+    out->after = read_params(&r->job, r->pipeline, r->session, &out->n_params);
+}
+
+/* Cuts every layer that may be; gives the number of these. */
+static uint32_t cut_layers(Run *r, unsigned *seed, MotGraph *masked)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->layers.n; i++) {
+        const Layer *layer = &r->layers.layer[i];
+        int cut = find_cut(r->program, weight_name(r->job.graph, layer));
+        static Lists lists;
+        if (cut < 0)
+            continue;
+        n++;
+        memset(&lists, 0, sizeof lists);
+        int64_t columns = mot_graph_type(r->job.graph, layer->w)->dims[layer->w_column];
+        cut_some(r->session, r->program, (uint32_t)cut, layer, columns, seed, &lists);
+        if (masked)
+            mask_layer(masked, &r->program->mesh, layer, &lists);
+    }
+    require(r->job.ctx, mot_session_rebind(r->session));
+    return n;
+}
+
+/* The losses but that of the evaluation, which a mask changes and a cut does not. */
+static void check_masked(MotCtx *ctx, const Setup *setup, unsigned seed)
+{
+    unsigned state = seed, none = 0;
+    Trained cut = {0}, whole;
+    Run r = open_run(ctx, setup, &state);
+    Job oracle = r.job;
+    oracle.graph = mot_graph_clone(ctx, r.job.graph);
+    uint32_t n = cut_layers(&r, &state, oracle.graph);
+    assert_true(n >= (setup->model == &mlp ? 1 : 4));
+    train(&r, &cut);
+    mot_session_close(r.session);
+    mot_graph_compact(oracle.graph);
+    assert_true(run_plan(&oracle, make_plan(&oracle, &meshes[0], &none), "ref", NULL, &whole));
+    cut.losses[N_STEPS] = whole.losses[N_STEPS];
+    check_same(&cut, &whole,
+               mot_arena_printf(&ctx->arena, "%s seed %u, mesh of %u", setup->backend, seed,
+                                setup->mesh->n[0]));
+}
+
+static int make_ctx(void **state)
+{
+    *state = calloc(1, sizeof(MotCtx));
+    mot_ctx_init(*state);
+    return 0;
+}
+
+static int drop_ctx(void **state)
+{
+    mot_ctx_deinit(*state);
+    free(*state);
+    return 0;
+}
+
+static void cut_layers_are_masked_ones(void **state)
+{
+    static const char *const backends[] = {"ref", "cpu"};
+    static const Model *const models[] = {&mlp, &gpt};
+    MotCtx *ctx = *state;
+    for (unsigned i = 0; i < 4 * N_MESHES * n_seeds; i++) {
+        MotScope scope = mot_scope_begin(ctx);
+        check_masked(ctx,
+                     &(Setup){models[i % 2], &meshes[i / 4 % N_MESHES], "sgd:lr=0.1,clip=1.0",
+                              backends[i / 2 % 2], MOT_CUT_ZERO, N_SPLITS},
+                     first_seed + i / (4 * N_MESHES));
+        mot_scope_end(ctx, scope);
+    }
+}
+
+/* ---- What a cut leaves alone ---- */
+
+/* A plan that allows cuts, of which none is made, computes bit for bit what one without does. */
+static void no_cut_is_no_difference(void **state)
+{
+    MotCtx *ctx = *state;
+    Trained trained[2] = {{{0}, NULL, NULL, 0, 0}};
+    for (int allows = 0; allows < 2; allows++) {
+        unsigned seed = first_seed;
+        Setup setup = {&gpt,
+                       &meshes[3],
+                       "adamw:lr=0.1,wd=0.3,clip=1.0",
+                       "cpu",
+                       allows ? MOT_CUT_MEAN : MOT_CUT_NONE,
+                       N_SPLITS};
+        Run r = open_run(ctx, &setup, &seed);
+        assert_true((r.program->cuts.n > 0) == (allows == 1));
+        train(&r, &trained[allows]);
+        mot_session_close(r.session);
+    }
+    assert_memory_equal(trained[0].losses, trained[1].losses, sizeof trained[0].losses);
+    assert_memory_equal(trained[0].after, trained[1].after,
+                        trained[0].n_params * sizeof *trained[0].after);
+}
+
+static void evaluation_is_whole(void **state)
+{
+    MotCtx *ctx = *state;
+    unsigned seed = first_seed;
+    Setup setup = {&gpt, &meshes[1], "sgd:lr=0.1", "cpu", MOT_CUT_ZERO, N_SPLITS};
+    Run r = open_run(ctx, &setup, &seed);
+    double before = evaluate_loss(&r);
+    assert_true(cut_layers(&r, &seed, NULL) > 0);
+    double after = evaluate_loss(&r), of_step = train_step(&r.job, r.session, 0);
+    assert_true(before == after);
+    assert_true(fabs(of_step - before) > 1e-4); /* the step is not whole */
+    mot_session_close(r.session);
+}
+
+/* ---- What stands where a gradient was left out ---- */
+
+/* The weight, before and after two steps, of which the second has cuts; and where these are. */
+typedef struct {
+    const Layer *layer;
+    MotTensor at[3], mask;
+} Traced;
+
+static double gradient(const Traced *t, int step, int64_t e)
+{
+    return (mot_tensor_get(&t->at[step], e) - mot_tensor_get(&t->at[step + 1], e)) / 0.01;
+}
+
+/* The mean gradient of the second step over the kept entries in the row of e, of the same rank. */
+static double mean_of_row(const Traced *t, const MotMesh *mesh, int64_t e)
+{
+    const MotType *type = &t->mask.type;
+    int dim = t->layer->w_column;
+    int64_t inner = 1, first = 0, n = type->dims[dim], at = coordinate(type, e, dim), kept = 0;
+    double sum = 0;
+    for (int d = dim + 1; d < type->rank; d++)
+        inner *= type->dims[d];
+    for (uint32_t r = 0; t->layer->split == BY_COLUMNS && r < mesh->n_devices; r++) {
+        part_of(mesh, type->dims[dim], r, &first, &n);
+        if (at >= first && at < first + n)
+            break;
+    }
+    for (int64_t k = first; k < first + n; k++) {
+        int64_t other = e + (k - at) * inner;
+        if (mot_tensor_get(&t->mask, other) == 0)
+            continue;
+        sum += gradient(t, 1, other);
+        kept++;
+    }
+    return sum / (double)kept;
+}
+
+static void check_filled(const Traced *t, const MotMesh *mesh, MotCutFill fill, double decay)
+{
+    const MotType *type = &t->mask.type;
+    double largest = 0;
+    uint32_t n_cut = 0;
+    for (int64_t e = 0; e < mot_type_elements(type); e++)
+        largest = fmax(largest, fabs(gradient(t, 0, e)));
+    for (int64_t e = 0; e < mot_type_elements(type); e++) {
+        if (mot_tensor_get(&t->mask, e) != 0)
+            continue;
+        double g = gradient(t, 1, e), wanted = 0;
+        if (fill == MOT_CUT_MEAN)
+            wanted = mean_of_row(t, mesh, e);
+        else if (fill == MOT_CUT_LAST) /* which the step before has decayed as well */
+            wanted = gradient(t, 0, e) - decay * mot_tensor_get(&t->at[0], e);
+        if (!(fabs(g - wanted) <= 1e-3 * largest + 1e-4))
+            fail_msg("fill %d: the gradient of element %lld is %g, not %g", (int)fill, (long long)e,
+                     g, wanted);
+        n_cut++;
+    }
+    assert_true(n_cut > 0);
+}
+
+static void read_weights(Run *r, Traced *traced, int step)
+{
+    for (uint32_t i = 0; i < r->layers.n; i++)
+        require(r->job.ctx,
+                mot_session_read(r->session, weight_name(r->job.graph, &r->layers.layer[i]),
+                                 &traced[i].at[step]));
+}
+
+/* Two steps, the second one cut; every weight that was cut is checked. */
+static void check_fill(MotCtx *ctx, MotCutFill fill, const char *optimizer, double decay,
+                       const char *backend)
+{
+    static Traced traced[MAX_LAYERS];
+    static Lists lists;
+    unsigned seed = first_seed;
+    Setup setup = {&gpt, &meshes[1], optimizer, backend, fill, BY_SAMPLES};
+    Run r = open_run(ctx, &setup, &seed);
+    MotBuilder b = mot_builder_make(mot_graph_clone(ctx, r.job.graph));
+    read_weights(&r, traced, 0);
+    train_step(&r.job, r.session, 0);
+    read_weights(&r, traced, 1);
+    for (uint32_t i = 0; i < r.layers.n; i++) {
+        traced[i].layer = &r.layers.layer[i];
+        int cut = find_cut(r.program, weight_name(r.job.graph, traced[i].layer));
+        memset(&lists, 0, sizeof lists);
+        if (cut >= 0)
+            cut_some(
+                r.session, r.program, (uint32_t)cut, traced[i].layer,
+                mot_graph_type(r.job.graph, traced[i].layer->w)->dims[traced[i].layer->w_column],
+                &seed, &lists);
+        MotValue mask = make_mask(&b, &r.program->mesh, traced[i].layer, &lists);
+        traced[i].mask = mot_attrs(mot_graph_def(b.graph, mask), constant)->data;
+        traced[i].layer = cut >= 0 ? traced[i].layer : NULL;
+    }
+    require(ctx, mot_session_rebind(r.session));
+    train_step(&r.job, r.session, 1);
+    read_weights(&r, traced, 2);
+    for (uint32_t i = 0; i < r.layers.n; i++)
+        if (traced[i].layer)
+            check_filled(&traced[i], &r.program->mesh, fill, decay);
+    mot_session_close(r.session);
+}
+
+static void fills_are_what_they_say(void **state)
+{
+    static const char *const backends[] = {"ref", "cpu"};
+    for (int i = 0; i < 2; i++) {
+        check_fill(*state, MOT_CUT_ZERO, "sgd:lr=0.01", 0, backends[i]);
+        check_fill(*state, MOT_CUT_MEAN, "sgd:lr=0.01", 0, backends[i]);
+        check_fill(*state, MOT_CUT_LAST, "sgd:lr=0.01", 0, backends[i]);
+    }
+}
+
+/* A decay of 0.5 would be seen. */
+static void what_is_cut_does_not_decay(void **state)
+{
+    check_fill(*state, MOT_CUT_ZERO, "sgd:lr=0.01,wd=0.5", 0.5, "ref");
+    check_fill(*state, MOT_CUT_LAST, "sgd:lr=0.01,wd=0.5", 0.5, "cpu");
+}
+
+/* ---- Refusals ---- */
+
+static MotProgram *lower_mlp(MotCtx *ctx, MotCutFill fill, uint32_t n_micro, MotStatus wanted)
+{
+    unsigned seed = first_seed;
+    Model model = mlp;
+    model.model = "models/mlp_ts13_opt_dynamic.onnx";
+    Job job = make_job(ctx, &model, "sgd:lr=0.1", n_micro);
+    Layers layers = find_layers(job.graph);
+    MotPlan *plan = split_plan(&job, &meshes[1], &layers, BY_SAMPLES, &seed);
+    MotPipeline *pipeline;
+    plan->cuts = fill;
+    assert_int_equal(mot_lower(ctx, plan, &pipeline), wanted);
+    return wanted == MOT_OK ? pipeline->stages.data[0] : NULL;
+}
+
+static void last_gradients_are_of_one_micro_batch(void **state)
+{
+    MotCtx *ctx = *state;
+    lower_mlp(ctx, MOT_CUT_ZERO, 2, MOT_OK);
+    lower_mlp(ctx, MOT_CUT_LAST, 1, MOT_OK);
+    lower_mlp(ctx, MOT_CUT_LAST, 2, MOT_ERR_USAGE);
+    assert_non_null(strstr(mot_text_get(&ctx->error), "one micro-batch, this has 2"));
+}
+
+/* A launch that is for the wrong ranks reads what they have not made. */
+static void a_launch_for_the_wrong_ranks_is_found(void **state)
+{
+    MotCtx *ctx = *state;
+    MotProgram *p = lower_mlp(ctx, MOT_CUT_ZERO, 1, MOT_OK);
+    require(ctx, mot_program_verify(p));
+    uint32_t i = 0;
+    while (!p->section[MOT_SECTION_STEP].data[i].if_cut)
+        i++;
+    MotInstr *ins = &p->section[MOT_SECTION_STEP].data[i];
+    ins->if_cut = false; /* nobody who cuts has the product now */
+    assert_int_equal(mot_program_verify(p), MOT_ERR_MISMATCH);
+    assert_non_null(strstr(mot_text_get(&ctx->error), "have made"));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--seed") == 0)
+        first_seed = (unsigned)strtoul(argv[2], NULL, 0);
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
+        TEST(cut_layers_are_masked_ones),
+        TEST(no_cut_is_no_difference),
+        TEST(evaluation_is_whole),
+        TEST(fills_are_what_they_say),
+        TEST(what_is_cut_does_not_decay),
+        TEST(last_gradients_are_of_one_micro_batch),
+        TEST(a_launch_for_the_wrong_ranks_is_found),
+#undef TEST
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
