@@ -3,6 +3,7 @@
 
 #include "ir/layout.h"
 #include "runtime/comm.h"
+#include "runtime/fit.h"
 #include "runtime/move.h"
 
 #include <errno.h>
@@ -68,7 +69,7 @@ static MotStatus check_memory(MotSession *s)
 {
     uint32_t i = find_too_large(s, s->bindings);
     if (i == s->shared->n_ranks)
-        return MOT_OK;
+        return mot_fit_check(s->ctx, s->pipeline, s->bindings, mot_fit_machine_bytes());
     mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s",
              mot_host_rank_name(s, i),
              mot_bytes_text(&s->ctx->arena, (double)s->bindings[i].arena_bytes),

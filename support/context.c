@@ -16,17 +16,28 @@
 #define MOT_HAS_TSAN 0
 #endif
 
-/* Out of memory: the message must not allocate, so it is a constant. */
+/* Out of memory: the message must not allocate. */
+static void write_exhausted(MotCtx *ctx, size_t wanted_bytes)
+{
+    char *to = ctx->exhausted;
+    size_t room = sizeof ctx->exhausted;
+    if (wanted_bytes > SIZE_MAX / 4)
+        snprintf(to, room, "out of memory: a size is beyond what can be addressed");
+    else if (wanted_bytes >> 20)
+        snprintf(to, room, "out of memory: the system refuses %zu MiB more", wanted_bytes >> 20);
+    else
+        snprintf(to, room, "out of memory");
+    ctx->error = (MotText){.arena = &ctx->arena, .data = to, .n = strlen(to)};
+}
+
 static void unwind_exhausted(void *self, size_t wanted_bytes)
 {
     MotCtx *ctx = self;
-    (void)wanted_bytes;
     if (!ctx->unwind)
         mot_bug(__FILE__, __LINE__, "memory exhausted outside mot_ctx_run");
     if (ctx->status == MOT_OK) {
-        static char message[] = "out of memory";
         ctx->status = MOT_ERR_MEMORY;
-        ctx->error = (MotText){.arena = &ctx->arena, .data = message, .n = sizeof message - 1};
+        write_exhausted(ctx, wanted_bytes);
     }
     longjmp(*(jmp_buf *)ctx->unwind, 1);
 }
@@ -144,10 +155,10 @@ MotStatus mot_fail(MotCtx *ctx, MotStatus status, MotLoc loc, const char *format
     return status;
 }
 
-/* Out of memory has a constant text: adding to it would allocate. */
+/* When the arena is exhausted, adding would allocate. */
 static bool takes_notes(const MotCtx *ctx)
 {
-    return ctx->status != MOT_OK && ctx->status != MOT_ERR_MEMORY;
+    return ctx->status != MOT_OK && ctx->error.data != ctx->exhausted;
 }
 
 void mot_note(MotCtx *ctx, const char *format, ...)

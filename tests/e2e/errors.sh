@@ -192,6 +192,7 @@ done <<'TABLE'
 
 2|slow: "nan"|$TRAIN --data text:text -c cluster_slow.yaml
 4|the shares of axis "rows" are all zero|explain zero.mot
+4|the model takes|$TRAIN --data text:text --dim batch=25000000
 4|no plan fits|$TRAIN --data text:text -c cluster_small.yaml --dim batch=64
 
 0||$TRAIN --data text:text --out kept

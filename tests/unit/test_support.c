@@ -200,6 +200,11 @@ static void limit_bytes_bounds_the_arena(void **state)
     assert_int_equal(mot_ctx_run(ctx, allocate, &modest), MOT_OK);
     Hunger greedy = {.bytes = 1000, .n = 2000};
     assert_int_equal(mot_ctx_run(ctx, allocate, &greedy), MOT_ERR_MEMORY);
+    assert_text_equal(ctx->error, "out of memory");
+    mot_error_clear(ctx);
+    Hunger piece = {.bytes = 3 << 20, .n = 1};
+    assert_int_equal(mot_ctx_run(ctx, allocate, &piece), MOT_ERR_MEMORY);
+    assert_text_equal(ctx->error, "out of memory: the system refuses 3 MiB more");
     assert_true(ctx->arena.used_bytes <= ctx->arena.limit_bytes);
     assert_true(modest.n_done + greedy.n_done >= 1000); /* little of the limit is lost to slack */
 }
@@ -222,6 +227,7 @@ static void impossible_sizes_count_as_exhaustion(void **state)
     mot_error_clear(ctx);
     Hunger huge = {.how = HUGE_SIZE, .n = 1};
     assert_int_equal(mot_ctx_run(ctx, allocate, &huge), MOT_ERR_MEMORY);
+    assert_text_equal(ctx->error, "out of memory: a size is beyond what can be addressed");
     assert_int_equal(huge.n_done, 0);
 }
 
