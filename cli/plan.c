@@ -1,8 +1,11 @@
 /* motley plan and motley explain: what the planner chose, and why. */
 #include "cli/answer.h"
+#include "cli/outline.h"
 #include "cli/verbs.h"
 #include "job/job.h"
 #include "job/plan_file.h"
+#include "passes/lower/lower.h"
+#include "passes/plan/evaluate.h"
 #include "passes/plan/explain.h"
 
 #include <stdio.h>
@@ -60,12 +63,46 @@ static MotStatus read_plan(MotCtx *ctx, const MotArgs *args, const char *path, M
     return MOT_OK;
 }
 
+/* A plan that has no predicted time: what it does, read off its programs. */
+static MotStatus print_outline(MotCtx *ctx, const MotArgs *args, const MotPlan *plan,
+                               const char *why, const char *node)
+{
+    MotPipeline *pipeline;
+    MotOutline *outline;
+    MOT_TRY(mot_lower(ctx, plan, &pipeline));
+    MOT_TRY(mot_pipeline_verify(pipeline));
+    MOT_TRY(mot_outline_make(plan, pipeline, why, &outline));
+    if (mot_args_has(args, "--json")) {
+        MotJsonWriter w;
+        mot_json_begin(&w, &ctx->arena);
+        mot_json_open(&w, NULL, '{');
+        if (node)
+            MOT_TRY(mot_outline_explain(outline, node, NULL, &w));
+        else
+            mot_outline_put(outline, &w);
+        mot_json_close(&w, '}');
+        mot_answer_print(&w);
+        return MOT_OK;
+    }
+    MotText text;
+    mot_text_init(&text, &ctx->arena);
+    if (node)
+        MOT_TRY(mot_outline_explain(outline, node, &text, NULL));
+    else
+        mot_outline_print(outline, &text);
+    fputs(mot_text_get(&text), stdout);
+    return MOT_OK;
+}
+
 static MotStatus run_explain(MotCtx *ctx, const MotArgs *args)
 {
     const char *path, *node = mot_args_operand(args, 1);
     MotPlan *plan;
     MOT_TRY(mot_args_need_operand(ctx, args, 0, &path));
     MOT_TRY(read_plan(ctx, args, path, &plan));
+    const char *why = mot_plan_why_untimed(plan);
+    if (why)
+        return print_outline(ctx, args, plan, why, node);
     return mot_args_has(args, "--json") ? print_json(ctx, plan, node)
                                         : print_text(ctx, plan, NULL, node);
 }

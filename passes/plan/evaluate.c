@@ -40,11 +40,22 @@ typedef struct {
     double *received, *copying, *busy, *persistent; /* [n] */
 } Walk;
 
+const char *mot_plan_why_untimed(const MotPlan *plan)
+{
+    MotArena *arena = &plan->ctx->arena;
+    if (plan->stages.n != 1)
+        return mot_arena_printf(arena, "plans of %u stages have no cost yet", plan->stages.n);
+    if (plan->stages.data[0].mesh.n_axes != 1)
+        return mot_arena_printf(arena, "plans over %u mesh axes have no cost yet",
+                                plan->stages.data[0].mesh.n_axes);
+    return NULL;
+}
+
 MotStatus mot_cost_of_plan(const MotPlan *plan, MotCost **out_cost)
 {
-    if (plan->stages.n != 1)
-        return mot_fail(plan->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
-                        "plans of %u stages have no cost yet", plan->stages.n);
+    const char *why = mot_plan_why_untimed(plan);
+    if (why)
+        return mot_fail(plan->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "%s", why);
     MOT_TRY(
         mot_cost_make(plan->ctx, plan->graph, plan->cluster, &plan->stages.data[0].mesh, out_cost));
     mot_cost_set_micro(*out_cost, plan->n_micro);

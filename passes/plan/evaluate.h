@@ -16,7 +16,9 @@ typedef struct MotPlanCost {
     MotDevicePrediction *devices; /* [mesh devices] */
 } MotPlanCost;
 
-/* The cost function on the plan's mesh; fails for plans of several stages or axes. */
+/* Why a plan has no predicted time: it has several stages or axes. NULL: it has one. */
+const char *mot_plan_why_untimed(const MotPlan *plan);
+/* The cost function on the plan's mesh; fails where there is no predicted time. */
 MOT_CHECKED MotStatus mot_cost_of_plan(const MotPlan *plan, MotCost **out_cost);
 /* The factors of all ops in the body, [ops]. */
 MOT_CHECKED MotStatus mot_plan_factors(MotCtx *ctx, const MotGraph *g, MotFactors **out_factors);

@@ -41,6 +41,8 @@ answer "model inputs outputs initializers operators forward_flop step_flop" impo
 planned=("$gpt" --dim batch=4 --loss cross_entropy:logits:labels --devices 2)
 answer "step_s bound_s layers devices" plan "${planned[@]}" -o gpt.plan
 answer "step_s bound_s layers devices" explain gpt.plan
+answer "no_time layers devices traffic" explain "$root/tests/plans/mlp_two_stages.mot"
+answer "operators" explain "$root/tests/plans/mlp_two_stages.mot" '/layers.1/*'
 answer "operators" explain "${planned[@]}" '/h.0/*'
 answer "step steps resumed_at loss val_loss model checkpoints log" "${train[@]}" --steps 2
 answer "step steps resumed_at loss val_loss model checkpoints log" "${train[@]}" --steps 3 --resume -q

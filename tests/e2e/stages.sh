@@ -25,6 +25,8 @@ code=0; train refused 8 --plan $plan --balance shares >"$work/err" 2>&1 || code=
 check "--balance shares is refused with 2, not $code" [ "$code" = 2 ]
 check "with the number of stages" grep -q 'this one has 2 stages' "$work/err"
 train again 8 --plan $plan >/dev/null 2>&1
+"$MOTLEY" train $plan --data npy:x=models/fixtures/mlp/x.npy,labels=models/fixtures/mlp/labels.npy --steps 8 --backend cpu --out "$work/itself" >/dev/null
+check "the plan says of which model it is, and how to train it" same_losses two itself
 check "two runs are bit-identical" same_losses two again
 train moved 8 --plan $plan --resize 2:rows=0/1 --resize 5:rows=3/1 >/dev/null 2>&1
 check "a resize of a stage's axis and back leaves the curve" close_losses one moved
