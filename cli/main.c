@@ -39,14 +39,17 @@ static void print_usage(FILE *out)
         fprintf(out, "  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
     fprintf(out, "\n`motley VERB --help` shows a verb's options, `motley help debug` the debugging "
                  "switches,\n`motley help passes` the passes over a graph, in their order.\n"
-                 "Exit codes: 0 ok");
-    int last = 0;
-    for (MotStatus s = MOT_ERR_INTERNAL; s <= MOT_STOPPED; s++)
-        if (mot_status_exit_code(s) != last) {
-            last = mot_status_exit_code(s);
-            fprintf(out, ", %d %s", last, mot_status_text(s));
-        }
-    fprintf(out, ".\n");
+                 "Exit codes:\n");
+    int last = -1;
+    for (MotStatus s = MOT_OK; s <= MOT_STOPPED; s++) {
+        int code = mot_status_exit_code(s);
+        if (code == last)
+            fprintf(out, ", or %s", mot_status_text(s));
+        else
+            fprintf(out, "%s  %2d  %s", s == MOT_OK ? "" : "\n", code, mot_status_text(s));
+        last = code;
+    }
+    fprintf(out, "\n");
 }
 
 /* `self` is the last level that is printed. */

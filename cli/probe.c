@@ -3,10 +3,12 @@
 #include "cli/verbs.h"
 #include "frontend/cluster_file.h"
 #include "job/job.h"
+#include "job/load.h"
 #include "job/measure.h"
 #include "support/writer.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 static const MotOption probe_options[] = {
     {"-o", "FILE", "write the cluster with its rates there; without: to the standard output"},
@@ -22,6 +24,19 @@ static void print_json(MotCtx *ctx, const MotCluster *cluster)
     mot_answer_print(&w);
 }
 
+/* What others take from the cores is missing in the rates. */
+static void warn_of_others(MotCtx *ctx, double cores)
+{
+    static const double NOISE = 0.1; /* of all cores */
+    double all = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    if (cores > NOISE * all)
+        mot_warn(
+            ctx, MOT_NOWHERE,
+            "other programs kept %.1f of the %.0f cores busy meanwhile: the rates are those of a "
+            "machine that is shared with them",
+            cores, all);
+}
+
 static MotStatus run_probe(MotCtx *ctx, const MotArgs *args)
 {
     MotJob job = {.args = args};
@@ -33,8 +48,11 @@ static MotStatus run_probe(MotCtx *ctx, const MotArgs *args)
             ctx, MOT_ERR_USAGE, MOT_NOWHERE,
             "there is nothing to measure: with clock: modelled the devices are what the "
             "cluster file says");
+    MotLoad before = mot_load_now();
     MOT_TRY(mot_measure_devices(ctx, args, job.cluster));
     MOT_TRY(mot_measure_links(ctx, args, job.cluster));
+    MotLoad after = mot_load_now();
+    warn_of_others(ctx, mot_load_others(&before, &after));
     mot_text_init(&text, &ctx->arena);
     mot_cluster_print(job.cluster, &text);
     if (path)

@@ -21,7 +21,7 @@ list_help() {
             -e "s/^  \(-[^ ]*\( [^ ][^ ]*\)\{0,1\}\)  .*/$verb: \1/p"
     done
     "$motley" help debug | sed -n 's/^  \([A-Z_]*\)=.*/\1/p'
-    "$motley" help | sed -n 's/^Exit codes: /, /p' | grep -oE ', [0-9]+ ' | tr -d ', '
+    "$motley" help | sed -n '/^Exit codes:/,$s/^ *\([0-9][0-9]*\)  .*/\1/p'
 }
 
 # The same of the page: a verb has the options listed under it and those of the sections that it refers to.

@@ -20,6 +20,12 @@ cp "$work/four.yaml" "$work/again.yaml"
 "$MOTLEY" probe -c "$work/again.yaml" -o "$work/again.yaml"
 plain() { sed -E 's/(gflops|functions|launch|measured_[a-z]*)(_beside)?: [^,}]*//g; s/bandwidth(_beside)?: [^,}]*B//g' "$1"; }
 check "a probed file can be probed in place" [ "$(plain "$work/four.yaml")" = "$(plain "$work/again.yaml")" ]
+printf 'devices: [{name: x}]\n' >"$work/one.yaml"
+(while :; do :; done) & # another program, which gets a core or half of both
+other=$!
+"$MOTLEY" probe -c "$work/one.yaml" >/dev/null 2>"$work/err"
+kill "$other"
+check "a machine that others use is told" grep -qE 'other programs kept [0-9.]+ of the [0-9]+ cores busy' "$work/err"
 printf 'devices: [{name: x, backend: ref}, {name: y, threads: 2, memory: 1MiB}]\n' >"$work/mixed.yaml"
 "$MOTLEY" probe -c "$work/mixed.yaml" >"$work/out"
 check "an interpreter beside a small device" has_all "$work/out" 'name: "x", backend: "ref"' 'memory: 1MiB' 'between: all'
@@ -78,6 +84,20 @@ sed 's/^  source .*//' "$work/gpt.plan" >"$work/nameless.plan"
 check "a plan without a source needs the model" refused 2 'does not say of which model' train d "$work/nameless.plan"
 train e "$model" "${spec[@]}" --plan "$work/nameless.plan" >/dev/null
 check "and goes with it" [ "$(losses a)" = "$(losses e)" ]
+
+# Plans that have no predicted time are shown without. Of 16 x 24 floats over 3:1 rows each device of two has partial sums: half of
+# them come, and half of the sums, to both, 2 * (12 + 4) * 24 * 4 bytes; and three numbers of the norm to all four, one at a time.
+axes=tests/plans/mlp_two_axes.mot
+"$MOTLEY" explain $axes >"$work/out"
+check "what is split is shown without times" has_all "$work/out" 'layers.1/Gemm                                0  rows=batch features=in' \
+    'no predicted time: plans over 2 mesh axes'
+"$MOTLEY" explain $axes --json >"$work/json"
+check "collectives have their bytes" has_all "$work/json" '"axis": "features", "times": 3, "moved_bytes": 3120'
+"$MOTLEY" explain $axes '/layers.1/Gemm' >"$work/out"
+check "a node has its shardings" has_all "$work/out" 'operand 0 [16x24]: split 0 x partial sum -> split 0 x replicated'
+check "a node that is not there is refused" refused 2 'no operator matches "nothing"' "$MOTLEY" explain $axes nothing
+"$MOTLEY" explain tests/plans/mlp_two_stages.mot >"$work/out"
+check "stages have theirs" has_all "$work/out" 'message               1' 'no predicted time: plans of 2 stages'
 
 # Two axes, written by hand: the planner's choices on the first, every device of the second does the same.
 sed 's|axis {name="d", share=\[8, 4, 2, 1\]}|axis {name="d", share=[2, 1]}\n    axis {name="e", share=[1, 1]}|' \
