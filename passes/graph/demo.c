@@ -3,176 +3,44 @@
  * replica, of which the large coefficients are exchanged and taken out of it.
  *
  *     delta = decay * delta + lr * g          [R, ..]; g: R times the replica's part of the gradient, the mean over its own samples
- *     q     = top k of every tile of the DCT of delta
+ *     q     = top k of every tile of the DCT of delta, or k places on which all agree (demo_select.h)
  *     delta = delta - alpha * the inverse DCT of q
  *     u     = inverse DCT of the mean over those replicas that sent a coefficient: through packed messages [R, tiles, bytes]
  *
- * and sign(u), or with another base u, is the gradient that the optimizer pass gets: p = p - lr * (sign(u) + wd * p). With beta the
- * momentum is beta * m + (1 - beta) * g. delta is state, dim 0
- * the replicas, so that splitting it gives each device its own replicas' and needs no special case anywhere; a replica's batch
- * stays together (replicas.h). Tiles are those of the initializer's tensor in the file, whatever atoms and permutation the
- * parameter has, so a plan changes nothing. A tile spans the last two dims, dims before them number tiles; one dim: a line; no
- * dim: one element. Along each dim a tile is as long as the largest divisor up to s: a prime above s gives 1.
+ * and sign(u), or with another base u or the nearest orthogonal matrix, is the gradient that the optimizer pass gets:
+ * p = p - lr * (sign(u) + wd * p). With beta the momentum is beta * m + (1 - beta) * g. With a delay of one round q is chosen before g is
+ * added: the same messages a step later, which travel beside the forward and the backward pass, and no state more.
+ *
+ * delta is state, dim 0 the replicas, so that splitting it gives each device its own replicas' and needs no special case anywhere; a
+ * replica's batch stays together (replicas.h). Tiles: demo_tiles.h.
  *
  * Needs: autodiff. Cost: linear in parameters; at run time three transforms, about 6 s multiply-adds an element and dim.
  */
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/sparse.h"
+#include "passes/graph/demo_select.h"
+#include "passes/graph/demo_tiles.h"
 #include "passes/graph/edit.h"
 #include "passes/graph/optimizer.h"
+#include "passes/graph/orthogonal.h"
 #include "passes/graph/replicas.h"
 #include "passes/pass.h"
 
-#include <math.h>
 #include <string.h>
-
-/* How an initializer's tensor is cut: [outer, rows / h, h, columns / w, w]. */
-typedef struct {
-    int64_t outer, a, h, c, w;
-} Tiling;
 
 typedef struct {
     MotCtx *ctx;
     MotGraph *g;
     MotBuilder b;
     const MotOptimizer *o;
-    MotValue lr;
+    MotValue lr, round;
 } Demo;
-
-enum { N_TILED = 5 };
-
-/* ---- Tiles ---- */
-
-static int64_t chunk_of(int64_t n, int64_t most)
-{
-    int64_t chunk = n < most ? n : most;
-    while (chunk > 1 && n % chunk != 0)
-        chunk--;
-    return chunk > 0 ? chunk : 1;
-}
-
-static Tiling tile(const MotType *file, int64_t most)
-{
-    Tiling t = {1, 1, 1, 1, 1};
-    int64_t rows = file->rank >= 2 ? file->dims[file->rank - 2] : 1,
-            columns = file->rank >= 1 ? file->dims[file->rank - 1] : 1;
-    for (int d = 0; d + 2 < file->rank; d++)
-        t.outer *= file->dims[d];
-    t.h = chunk_of(rows, most);
-    t.w = chunk_of(columns, most);
-    t.a = rows / t.h;
-    t.c = columns / t.w;
-    return t;
-}
-
-/* D[k, i] = c_k cos(pi (2 i + 1) k / 2 n): orthonormal, its inverse is its transpose. */
-static MotValue make_dct(Demo *d, int64_t n)
-{
-    float *data = mot_arena_array(&d->ctx->arena, float, n *n);
-    const double pi = 3.14159265358979323846;
-    for (int64_t k = 0; k < n; k++)
-        for (int64_t i = 0; i < n; i++)
-            data[k * n + i] =
-                (float)(sqrt((k ? 2.0 : 1.0) / (double)n) *
-                        cos(pi * (double)((2 * i + 1) * k % (4 * n)) / (2.0 * (double)n)));
-    return mot_constant(&d->b, (MotTensor){mot_type_make(MOT_F32, 2, (int64_t[]){n, n}), data});
-}
-
-/* From [.., a, h, c, w] to [.., a, c, h, w] or back, where no transform does it along the way. */
-static MotValue swap_inner(Demo *d, MotValue x)
-{
-    int rank = mot_graph_type(d->g, x)->rank;
-    int64_t perm[MOT_MAX_RANK];
-    for (int i = 0; i < rank; i++)
-        perm[i] = i;
-    perm[rank - 3] = rank - 2;
-    perm[rank - 2] = rank - 3;
-    return mot_transpose(&d->b, x, perm);
-}
-
-/* A contraction over tiled values, with or without replicas before them; `spec` is that with. */
-static MotValue transform(Demo *d, MotValue x, MotValue matrix, const char *spec)
-{
-    if (mot_graph_type(d->g, x)->rank == N_TILED) {
-        MotText text;
-        mot_text_init(&text, &d->ctx->arena);
-        for (const char *p = spec; *p; p++)
-            if (*p != 'r')
-                mot_text_printf(&text, "%c", *p);
-        spec = mot_text_get(&text);
-    }
-    return mot_contract(&d->b, x, matrix, spec);
-}
-
-/* The shape of tiled values or of their coefficients, behind R if x has replicas. */
-static int list_dims(const Demo *d, MotValue like, int rank_without, const int64_t *inner, int n,
-                     int64_t *out)
-{
-    const MotType *type = mot_graph_type(d->g, like);
-    int at = 0;
-    if (type->rank > rank_without)
-        out[at++] = type->dims[0];
-    memcpy(out + at, inner, (size_t)n * sizeof *out);
-    return at + n;
-}
-
-/* [(R,) outer, a, h, c, w] -> [(R,) tiles, h * w]. */
-static MotValue encode(Demo *d, MotValue x, const Tiling *t)
-{
-    int64_t dims[MOT_MAX_RANK], inner[] = {t->outer * t->a * t->c, t->h * t->w};
-    bool is_dct = d->o->demo.select == MOT_SELECT_DCT;
-    if (is_dct && t->h > 1)
-        x = transform(d, x, make_dct(d, t->h), "rlahcw,kh->rlakcw");
-    if (is_dct && t->w > 1)
-        x = transform(d, x, make_dct(d, t->w), "rlahcw,vw->rlachv");
-    else
-        x = swap_inner(d, x);
-    int rank = list_dims(d, x, N_TILED, inner, 2, dims);
-    return mot_reshape(&d->b, x, rank, dims);
-}
-
-static MotValue decode(Demo *d, MotValue q, const Tiling *t)
-{
-    int64_t dims[MOT_MAX_RANK], inner[] = {t->outer, t->a, t->c, t->h, t->w};
-    bool is_dct = d->o->demo.select == MOT_SELECT_DCT;
-    int rank = list_dims(d, q, 2, inner, N_TILED, dims);
-    MotValue x = mot_reshape(&d->b, q, rank, dims);
-    if (is_dct && t->w > 1)
-        x = transform(d, x, make_dct(d, t->w), "rlachv,vw->rlahcw");
-    else
-        x = swap_inner(d, x);
-    return is_dct && t->h > 1 ? transform(d, x, make_dct(d, t->h), "rlakcw,kh->rlahcw") : x;
-}
-
-/* ---- Between a parameter's layout and its file's tensor, cut to tiles ---- */
-
-/* [R, dims of the value] -> [R, outer, a, h, c, w]. */
-static MotValue to_tiles(Demo *d, MotValue by_replica, const MotAttr_param *param, const Tiling *t)
-{
-    int64_t r = mot_graph_type(d->g, by_replica)->dims[0];
-    int64_t perm[MOT_MAX_RANK] = {0}, dims[] = {r, t->outer, t->a, t->h, t->c, t->w};
-    for (uint32_t i = 0; i < param->perm.n; i++)
-        perm[param->perm.data[i] + 1] = i + 1;
-    if (param->perm.n)
-        by_replica = mot_transpose(&d->b, by_replica, perm);
-    return mot_reshape(&d->b, by_replica, N_TILED + 1, dims);
-}
-
-/* [outer, a, h, c, w] -> the parameter's value. */
-static MotValue from_tiles(Demo *d, MotValue u, const MotType *value, const MotAttr_param *param)
-{
-    int64_t atoms[MOT_MAX_RANK] = {0};
-    if (!param->perm.n)
-        return mot_reshape(&d->b, u, value->rank, value->dims);
-    for (int i = 0; i < value->rank; i++)
-        atoms[param->perm.data[i]] = value->dims[i];
-    return mot_transpose(&d->b, mot_reshape(&d->b, u, value->rank, atoms), param->perm.data);
-}
 
 /* ---- The step of one parameter ---- */
 
-static MotValue make_delta(Demo *d, const MotAttr_param *of, const MotType *file, const Tiling *t)
+static MotValue make_delta(Demo *d, const MotAttr_param *of, const MotType *file,
+                           const MotTiling *t)
 {
     int64_t dims[] = {d->o->demo.replicas, t->outer, t->a, t->h, t->c, t->w};
     int64_t file_dims[MOT_MAX_RANK + 1] = {d->o->demo.replicas};
@@ -180,7 +48,7 @@ static MotValue make_delta(Demo *d, const MotAttr_param *of, const MotType *file
     MotAttr_param attrs = {.name = mot_arena_printf(&d->ctx->arena, "%s/demo_residual", of->name),
                            .file_dims = {file_dims, (uint32_t)file->rank + 1},
                            .state_of = of->name};
-    return mot_param(&d->b, &attrs, mot_type_make(MOT_F32, N_TILED + 1, dims));
+    return mot_param(&d->b, &attrs, mot_type_make(MOT_F32, sizeof dims / sizeof *dims, dims));
 }
 
 /* The momentum with this step's gradient. */
@@ -198,7 +66,9 @@ static MotValue add_gradient(Demo *d, MotValue delta, MotValue grad)
 typedef struct {
     MotValue param;
     MotValue grad; /* by replica */
-    Tiling tiling;
+    MotTiling tiling;
+    MotValue state, delta; /* the momentum before the step, and so far */
+    MotValue positions;    /* i32[k]: what every tile sends; 0: each tile chooses */
     MotAttr_wire wire;
     MotValue message;
 } Sending;
@@ -212,44 +82,101 @@ static MotStatus check_param(const Demo *d, const MotOp *def)
                     "demo takes f32 parameters of 1 to 7 dims with elements");
 }
 
-/* Momentum, choice, message; what was chosen leaves the momentum. */
-static MotStatus send(Demo *d, Sending *s)
+/* Entry i of every row is at place i of the message: it carries no index. */
+static MotValue repeat_positions(Demo *d, const Sending *s)
+{
+    int64_t dims[] = {d->o->demo.replicas, mot_tiling_count(&s->tiling), s->wire.k};
+    return mot_broadcast(&d->b, s->positions, 3, dims);
+}
+
+/* Of the coefficients [R, tiles, n] those that are sent, as [R, tiles, k], and the message of them. */
+static MotValue choose(Demo *d, Sending *s, MotValue all, MotValue *out_value)
 {
     MotBuilder *b = &d->b;
+    MotValue index, place;
+    if (s->positions) {
+        int64_t dims[] = {d->o->demo.replicas, mot_tiling_count(&s->tiling), s->wire.k};
+        *out_value = mot_gather(b, all, s->positions, 2);
+        index = repeat_positions(d, s);
+        place = mot_iota(b, MOT_I32, 3, dims, 2);
+    } else
+        index = place = mot_top_k(b, all, s->wire.k, out_value);
+    MotOpId pack = mot_build(b, MOT_OP_PACK, (MotValue[]){place, *out_value}, 2, &s->wire);
+    s->message = mot_result(b, pack, 0);
+    return index;
+}
+
+/* What of the momentum is sent: each replica is the one contributor to its own. */
+static MotValue send(Demo *d, Sending *s, MotValue momentum)
+{
+    MotBuilder *b = &d->b;
+    const MotTiling *t = &s->tiling;
+    int64_t own[] = {1, d->o->demo.replicas, mot_tiling_count(t), s->wire.k};
+    MotValue value, index = choose(d, s, mot_tiling_encode(b, momentum, t), &value);
+    MotValue sent = mot_scatter_mean(b, mot_reshape(b, index, 4, own),
+                                     mot_reshape(b, value, 4, own), mot_tiling_elements(t));
+    return mot_mul_scalar(b, mot_tiling_decode(b, sent, t), d->o->demo.alpha);
+}
+
+/* With a delay what is sent leaves the momentum here: before this step's gradient is there, of what the last step left. */
+static MotStatus begin(Demo *d, Sending *s)
+{
+    const MotDemo *o = &d->o->demo;
     const MotOp *def = mot_graph_def(d->g, s->param);
     const MotAttr_param *attrs = mot_attrs(def, param);
     MOT_TRY(check_param(d, def));
-    const MotType file = mot_param_file_type(mot_graph_type(d->g, def->out[0]), def);
-    const Tiling t = s->tiling = tile(&file, d->o->demo.chunk);
-    int64_t n = t.h * t.w, k = d->o->demo.k < n ? d->o->demo.k : n;
-    int64_t own[] = {1, d->o->demo.replicas, t.outer * t.a * t.c, k};
-    MotValue value;
-    b->origin = attrs->name;
-    MotValue state = make_delta(d, attrs, &file, &t);
-    MotValue delta = add_gradient(d, state, to_tiles(d, s->grad, attrs, &t));
-    MotValue index = mot_top_k(b, encode(d, delta, &t), k, &value);
-    MotValue sent =
-        mot_scatter_mean(b, mot_reshape(b, index, 4, own), mot_reshape(b, value, 4, own), n);
-    MotValue gone = mot_mul_scalar(b, decode(d, sent, &t), d->o->demo.alpha);
-    mot_build(b, MOT_OP_ASSIGN, (MotValue[]){state, mot_sub(b, delta, gone)}, 2, NULL);
-    s->wire = (MotAttr_wire){.size = n, .k = k, .wire = mot_wire_names[d->o->demo.wire]};
-    s->message =
-        mot_result(b, mot_build(b, MOT_OP_PACK, (MotValue[]){index, value}, 2, &s->wire), 0);
+    MotType file = mot_param_file_type(mot_graph_type(d->g, def->out[0]), def);
+    d->b.origin = attrs->name;
+    s->tiling = mot_tiling_make(&file, o->chunk, o->select == MOT_SELECT_DCT);
+    int64_t n = mot_tiling_elements(&s->tiling), k = o->k < n ? o->k : n;
+    s->positions = mot_demo_positions(&d->b, (MotDemoSelect)o->select, d->round, attrs->name, n, k);
+    s->wire = (MotAttr_wire){.size = s->positions ? k : n, .k = k, .wire = mot_wire_names[o->wire]};
+    s->state = s->delta = make_delta(d, attrs, &file, &s->tiling);
+    if (o->delay)
+        s->delta = mot_sub(&d->b, s->state, send(d, s, s->state));
     return d->ctx->status;
+}
+
+static void update_momentum(Demo *d, Sending *s)
+{
+    const MotAttr_param *attrs = mot_attrs(mot_graph_def(d->g, s->param), param);
+    d->b.origin = attrs->name;
+    MotValue delta = add_gradient(d, s->delta, mot_tiling_cut(&d->b, s->grad, attrs, &s->tiling));
+    if (!d->o->demo.delay)
+        delta = mot_sub(&d->b, delta, send(d, s, delta));
+    mot_build(&d->b, MOT_OP_ASSIGN, (MotValue[]){s->state, delta}, 2, NULL);
+}
+
+/* Of the mean, in tiles, the direction in the parameter's layout. */
+static MotValue find_direction(Demo *d, const Sending *s, MotValue mean)
+{
+    MotBuilder *b = &d->b;
+    const MotTiling *t = &s->tiling;
+    const MotType type = *mot_graph_type(d->g, s->param);
+    const MotAttr_param *attrs = mot_attrs(mot_graph_def(d->g, s->param), param);
+    int64_t matrices[] = {t->outer, t->a * t->h, t->c * t->w};
+    MotValue u = mot_tiling_decode(b, mean, t);
+    if (d->o->demo.base == MOT_BASE_MUON)
+        u = mot_orthogonalize(b, mot_reshape(b, u, 3, matrices));
+    u = mot_tiling_join(b, u, &type, attrs);
+    if (d->o->demo.base == MOT_BASE_SIGN)
+        u = mot_sign(b, u);
+    if (!d->o->demo.delay)
+        return u;
+    MotValue is_begun = mot_min(b, d->round, mot_scalar_like(b, d->round, 1));
+    return mot_mul(b, u, mot_cast(b, is_begun, MOT_F32)); /* nothing had been sent before */
 }
 
 /* From the messages of all replicas to the direction that takes the gradient's place. */
 static void receive(Demo *d, const Sending *s)
 {
     MotBuilder *b = &d->b;
-    const MotType type = *mot_graph_type(d->g, s->param);
-    const MotAttr_param *attrs = mot_attrs(mot_graph_def(d->g, s->param), param);
-    b->origin = attrs->name;
+    b->origin = mot_attrs(mot_graph_def(d->g, s->param), param)->name;
     MotOpId read = mot_build(b, MOT_OP_UNPACK, &s->message, 1, &s->wire);
+    MotValue index = s->positions ? repeat_positions(d, s) : mot_result(b, read, 0);
     MotValue mean =
-        mot_scatter_mean(b, mot_result(b, read, 0), mot_result(b, read, 1), s->wire.size);
-    MotValue u = from_tiles(d, decode(d, mean, &s->tiling), &type, attrs);
-    u = d->o->demo.base == MOT_BASE_SIGN ? mot_sign(b, u) : u;
+        mot_scatter_mean(b, index, mot_result(b, read, 1), mot_tiling_elements(&s->tiling));
+    MotValue u = find_direction(d, s, mean);
     mot_build(b, MOT_OP_GRADIENT, (MotValue[]){s->param, u}, 2, NULL);
 }
 
@@ -308,7 +235,35 @@ static MotStatus find_gradients(Demo *d, Sending *all, uint32_t n)
     return d->ctx->status;
 }
 
-/* All send before anybody receives: the messages travel as one. */
+/* The number of the step from 0 on, where anything asks for it. */
+static MotValue find_round(Demo *d)
+{
+    const MotDemo *o = &d->o->demo;
+    if (!o->delay && o->select != MOT_SELECT_RANDOM && o->select != MOT_SELECT_STRIDING)
+        return 0;
+    MotValue step = mot_input(&d->b, MOT_INPUT_STEP, mot_type_scalar(MOT_F32));
+    return mot_cast(&d->b, mot_add_scalar(&d->b, step, -1), MOT_I64);
+}
+
+/*
+ * All send before anybody receives: the messages travel as one. With a delay they are sent before the forward pass and read after the
+ * backward pass.
+ */
+static MotStatus exchange(Demo *d, Sending *all, uint32_t n)
+{
+    uint32_t first = d->g->body.n;
+    d->round = find_round(d);
+    for (uint32_t i = 0; i < n; i++)
+        MOT_TRY(begin(d, &all[i]));
+    if (d->o->demo.delay)
+        mot_edit_bring_forward(d->g, first);
+    for (uint32_t i = 0; i < n; i++)
+        update_momentum(d, &all[i]);
+    for (uint32_t i = 0; i < n; i++)
+        receive(d, &all[i]);
+    return d->ctx->status;
+}
+
 static MotStatus run_demo(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, bool *out_changed)
 {
     if (!opts->optimizer || !opts->optimizer->demo.replicas)
@@ -323,12 +278,8 @@ static MotStatus run_demo(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, boo
     MOT_TRY(find_gradients(&d, all, n));
     mot_edit_drop_kind(g, MOT_OP_GRADIENT); /* new ones come last: compaction orders by sinks */
     d.lr = mot_input(&d.b, MOT_INPUT_LR, mot_type_scalar(MOT_F32));
-    for (uint32_t i = 0; i < n; i++)
-        MOT_TRY(send(&d, &all[i]));
-    for (uint32_t i = 0; i < n; i++)
-        receive(&d, &all[i]);
     *out_changed = true;
-    return ctx->status;
+    return exchange(&d, all, n);
 }
 
 const MotPass mot_pass_demo = {

@@ -4,8 +4,13 @@
 
 #include "ir/graph.h"
 
-typedef enum MotDemoBase { MOT_BASE_SIGN, MOT_BASE_SGD, MOT_BASE_ADAMW } MotDemoBase;
-typedef enum MotDemoSelect { MOT_SELECT_DCT, MOT_SELECT_TOP_K } MotDemoSelect;
+typedef enum MotDemoBase { MOT_BASE_SIGN, MOT_BASE_SGD, MOT_BASE_ADAMW, MOT_BASE_MUON } MotDemoBase;
+typedef enum MotDemoSelect {
+    MOT_SELECT_DCT,
+    MOT_SELECT_TOP_K,
+    MOT_SELECT_RANDOM,
+    MOT_SELECT_STRIDING
+} MotDemoSelect;
 
 /* DeMo (arXiv 2411.19870; passes/graph/demo.c): replicas that exchange the large coefficients of their momentum only. */
 typedef struct MotDemo {
@@ -17,6 +22,7 @@ typedef struct MotDemo {
     double alpha; /* how much of what was sent leaves the momentum */
     int64_t wire; /* MotWireForm (ir/sparse.h) */
     int64_t base, select; /* MotDemoBase, MotDemoSelect */
+    int64_t delay;        /* rounds between what is sent and what is applied: 0 or 1 */
 } MotDemo;
 
 typedef struct MotOptimizer {

@@ -70,8 +70,9 @@ static const struct {
 enum { N_INTEGERS = sizeof integers / sizeof *integers };
 
 /* Options that are one word; the number stored is its place. */
-static const char *const base_names[] = {"sign", "sgd", "adamw", NULL};
-static const char *const select_names[] = {"dct", "topk", NULL};
+static const char *const base_names[] = {"sign", "sgd", "adamw", "muon", NULL};
+static const char *const select_names[] = {"dct", "topk", "random", "striding", NULL};
+static const char *const delay_names[] = {"0", "1", NULL};
 static const char *const wire_names[] = {"f32", "bf16", "int8", "sign", NULL}; /* MotWire */
 static const struct {
     const char *name;
@@ -81,8 +82,10 @@ static const struct {
     const char *what;
 } words[] = {
     {"wire", DEMO, offsetof(MotOptimizer, demo.wire), wire_names, "f32, bf16, int8 or sign"},
-    {"base", DEMO, offsetof(MotOptimizer, demo.base), base_names, "sign, sgd or adamw"},
-    {"select", DEMO, offsetof(MotOptimizer, demo.select), select_names, "dct or topk"},
+    {"base", DEMO, offsetof(MotOptimizer, demo.base), base_names, "sign, sgd, adamw or muon"},
+    {"select", DEMO, offsetof(MotOptimizer, demo.select), select_names,
+     "dct, topk, random or striding"},
+    {"delay", DEMO, offsetof(MotOptimizer, demo.delay), delay_names, "0 or 1 round"},
 };
 enum { N_WORDS = sizeof words / sizeof *words };
 
@@ -245,7 +248,8 @@ static MotStatus check_demo(Parse *p)
     const MotDemo *d = &p->o.demo;
     if (!d->replicas)
         return refuse(p, "demo", "replicas=N is needed: it is part of what is computed");
-    if (d->base != MOT_BASE_SIGN && d->beta < 0)
+    bool is_scaled = d->base == MOT_BASE_SGD || d->base == MOT_BASE_ADAMW;
+    if (is_scaled && d->beta < 0)
         return refuse(p, base_names[d->base],
                       "this base takes averaged momentum: give beta=0.999 instead of decay");
     if (d->base != MOT_BASE_SIGN && d->wire == MOT_WIRE_SIGN)
