@@ -5,12 +5,16 @@
 #include "cli/members.h"
 
 #include "cli/log.h"
+#include "frontend/cluster_file.h"
 #include "job/switch.h"
 #include "support/json.h"
+
+#include <string.h>
 
 MotStatus mot_members_begin(MotTrainer *t)
 {
     t->is_elastic = mot_args_has(t->job->args, "--elastic");
+    t->control = mot_control_open(t->ctx, t->out);
     if (!t->is_elastic)
         return MOT_OK;
     MotStatus status = mot_job_check_elastic(t->ctx, t->job);
@@ -132,5 +136,118 @@ MotStatus mot_members_mend(MotTrainer *t)
 {
     while (t->is_elastic && mot_session_is_halted(t->job->session))
         MOT_TRY(mend(t));
+    return MOT_OK;
+}
+
+/* ---- Joining and leaving ---- */
+
+/* The rank of the device of this name, or the number of ranks. */
+static uint32_t find_member(const MotTrainer *t, const char *name)
+{
+    uint32_t i = 0;
+    while (i < mot_session_ranks(t->job->session) && strcmp(device_name(t, i), name) != 0)
+        i++;
+    return i;
+}
+
+/* The device that a text describes: `{name: d, slow: 2}` as in a cluster file, or only a name. */
+static MotStatus read_device(MotCtx *ctx, const char *text, MotDevice *out_device)
+{
+    MotText file;
+    MotCluster *cluster;
+    bool is_name = text[0] != '{';
+    mot_text_init(&file, &ctx->arena);
+    mot_text_puts(&file, is_name ? "devices: [{name: " : "devices: [");
+    if (is_name)
+        mot_json_quote(&file, text);
+    else
+        mot_text_puts(&file, text);
+    mot_text_puts(&file, is_name ? "}]\n" : "]\n");
+    MOT_TRY(mot_cluster_parse(ctx, "--device", mot_text_get(&file), file.n, &cluster));
+    if (cluster->devices.n != 1)
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--device describes %u devices, not one",
+                        cluster->devices.n);
+    *out_device = cluster->devices.data[0];
+    return MOT_OK;
+}
+
+/* A device that was a member before comes back as what it was, or as it is described now. */
+static MotStatus join(MotTrainer *t, const char *text)
+{
+    MotCluster *cluster = t->job->cluster;
+    MotDevice device;
+    uint32_t i = 0;
+    MOT_TRY(read_device(t->ctx, text, &device));
+    if (find_member(t, device.name) < mot_session_ranks(t->job->session))
+        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is a member already",
+                        mot_quote(&t->ctx->arena, device.name));
+    while (i < cluster->devices.n && strcmp(cluster->devices.data[i].name, device.name) != 0)
+        i++;
+    if (i == cluster->devices.n)
+        mot_vec_push(&t->ctx->arena, &cluster->devices, device);
+    else if (text[0] == '{')
+        cluster->devices.data[i] = device;
+    return mot_job_add_device(t->ctx, t->job, i);
+}
+
+static MotStatus leave(MotTrainer *t, const char *name)
+{
+    bool is_leaving[MOT_MAX_RANKS] = {0};
+    uint32_t n = mot_session_ranks(t->job->session), rank = find_member(t, name);
+    if (rank == n) {
+        mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is no member",
+                 mot_quote(&t->ctx->arena, name));
+        mot_note(t->ctx, "the members and their shares are %s", members_text(t));
+        return t->ctx->status;
+    }
+    is_leaving[rank] = true;
+    return mot_job_remove_ranks(t->ctx, t->job, is_leaving);
+}
+
+static const struct {
+    const char *verb;
+    MotStatus (*act)(MotTrainer *t, const char *device);
+} requests[] = {{"join", join}, {"leave", leave}};
+
+static MotStatus act(MotTrainer *t, const MotRequest *request)
+{
+    const char *verb = mot_json_string(mot_json_get(request->json, "verb"), ""),
+               *device = mot_json_string(mot_json_get(request->json, "device"), "");
+    int64_t began_ns = mot_now_ns();
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+        if (strcmp(requests[i].verb, verb) == 0) {
+            mot_trainer_make_room(t);
+            MOT_TRY(requests[i].act(t, device));
+            return announce(t, verb, device, began_ns);
+        }
+    return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the request is neither join nor leave");
+}
+
+static void answer(MotTrainer *t, MotRequest *request, MotStatus status)
+{
+    MotJsonWriter w;
+    mot_json_begin(&w, &t->ctx->arena);
+    mot_json_open(&w, NULL, '{');
+    if (status == MOT_OK) {
+        mot_json_put_int(&w, "step", t->step + 1);
+        put_members(t, &w);
+    } else {
+        mot_json_put_string(&w, "error", mot_text_get(&t->ctx->error));
+        mot_json_put_int(&w, "status", status == MOT_ERR_RANK ? MOT_ERR_USAGE : status);
+    }
+    mot_json_close(&w, '}');
+    mot_control_answer(request, &w);
+}
+
+MotStatus mot_members_serve(MotTrainer *t)
+{
+    MotRequest request;
+    MOT_TRY(mot_members_mend(t));
+    while (mot_control_next(t->ctx, t->control, &request)) {
+        MotStatus status = act(t, &request);
+        answer(t, &request, status);
+        mot_error_clear(t->ctx);
+        MOT_TRY(mot_members_mend(t)); /* a new rank may have died at once */
+    }
     return MOT_OK;
 }

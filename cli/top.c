@@ -25,9 +25,10 @@ static const MotOption top_options[] = {{"--once", NULL, "print once and end"},
 /* What is known of a training at one moment; the JSON values may be NULL. */
 typedef struct {
     const char *dir;
-    const MotJson *job;                  /* job.json */
-    const MotJson *step;                 /* the last one in the log */
-    const MotJson *decisions[DECISIONS]; /* the last ones of --balance, newest first */
+    const MotJson *job;  /* job.json */
+    const MotJson *step; /* the last one in the log */
+    const MotJson *
+        decisions[DECISIONS]; /* the last ones of --balance, and changes of members, newest first */
     uint32_t n_decisions;
     bool is_running;
 } View;
@@ -173,6 +174,10 @@ static void add_decision(MotText *text, const MotJson *d)
     const MotJson *shares = mot_json_get(d, "shares");
     mot_text_printf(text, "step %lld: %s", (long long)mot_json_int(mot_json_get(d, "step"), 0),
                     mot_escape(text->arena, action, 20));
+    if (mot_json_get(d, "device"))
+        mot_text_printf(
+            text, " %s,",
+            mot_escape(text->arena, mot_json_string(mot_json_get(d, "device"), ""), 40));
     for (size_t i = 0; i < mot_json_length(shares); i++)
         mot_text_printf(text, "%s%lld", i ? "/" : " ",
                         (long long)mot_json_int(mot_json_at(shares, i), 0));

@@ -2,6 +2,7 @@
 #ifndef MOTLEY_CLI_TRAIN_H
 #define MOTLEY_CLI_TRAIN_H
 
+#include "cli/control.h"
 #include "cli/progress.h"
 #include "job/job.h"
 #include "runtime/balance.h"
@@ -37,6 +38,7 @@ typedef struct MotTrainer {
     FILE *talk; /* where the lines for the user go; NULL: nowhere */
     FILE *log_file;
     MotProgress progress;
+    MotControl *control;
     bool is_elastic;  /* goes on without ranks that die */
     bool is_stopping; /* after this step */
     MotPolicy policy; /* of --balance, for the balancer */

@@ -299,6 +299,7 @@ static MotStatus run_loop(MotTrainer *t)
 {
     mot_trainer_prepare(t);
     while (t->step < t->steps) {
+        MOT_TRY(mot_members_serve(t));
         MOT_TRY(hold(t, change_shares));
         MOT_TRY(hold(t, do_step));
         MOT_TRY(hold(t, validate_and_save));

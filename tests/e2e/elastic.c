@@ -1,5 +1,5 @@
 /*
- * Elastic trainings: ranks die and hang and shares change at random moments; the training goes on each time, within seconds. In
+ * Elastic trainings: ranks die, hang, leave and join, and shares change, at random moments; the training goes on each time, within seconds. In
  * the end its log has every step once, with the loss of an undisturbed run (so every step had its own samples, whoever computed it), and no process is
  * left. Plans that replicate all state lose no step: they never go back to a checkpoint.
  *
@@ -9,7 +9,14 @@
 
 #include <math.h>
 
-enum { N_STEPS = 240, N_DEVICES = 4, LATEST_MS = 300, HANG_MS = 1000, LONGEST_MS = 60000 };
+enum {
+    N_STEPS = 240,
+    N_DEVICES = 4,
+    N_CHANGES = 5,
+    LATEST_MS = 250,
+    HANG_MS = 1000,
+    LONGEST_MS = 60000
+};
 #ifdef __SANITIZE_ADDRESS__
 enum { N_RUNS = 3 }; /* a start takes seconds */
 #else
@@ -26,8 +33,9 @@ static const char *const plans[N_PLANS][4] = {{"--fix=*=batch", "--fix=*weight=r
 /* One training to be, and what happened to it. */
 typedef struct {
     const char *out;
-    uint32_t plan, n_kills, n_hangs;
-    int64_t resize_at; /* a step; -1: never */
+    uint32_t plan, n_hits;
+    uint32_t n_members; /* at least */
+    int64_t resize_at;  /* a step; -1: never */
 } Run;
 
 static pid_t start(Test *t, const Run *run)
@@ -61,7 +69,7 @@ static pid_t start(Test *t, const Run *run)
                           run->resize_at < 0 ? NULL : "--resize",
                           mot_arena_printf(arena, "%lld:%s", (long long)run->resize_at, resize),
                           NULL};
-    return start_command(t, argv);
+    return start_command(t, "messages", argv);
 }
 
 /* ---- What it left ---- */
@@ -122,8 +130,9 @@ static void check_run(Test *t, const Run *run, int status)
         return;
     compare_with_calm(t, run);
     const char *log = read_file(t, path_of(t, run->out, "steps.jsonl"), &n);
-    check(t, count(log, "\"action\": \"death\"") <= run->n_kills + run->n_hangs,
-          "more deaths than kills: %s", messages);
+    check(t, count(log, "\"action\": \"death\"") <= run->n_hits, "more deaths than kills: %s",
+          messages);
+    t->n_changes += count(log, "\"event\": \"members\"");
     check(t, run->plan != REPLICATED || !strstr(messages, "back from step"),
           "replicated state was lost: %s", messages);
     t->n_ends += strstr(messages, "back from step") != NULL;
@@ -134,11 +143,41 @@ static void check_run(Test *t, const Run *run, int status)
 /* kill -9 (dies), or SIGSTOP (hangs), of a rank that is there at the moment. */
 static void hit_rank(Test *t, Run *run, Job *job)
 {
-    bool hangs = draw(t, 8) == 0;
-    if (list_ranks(job) < 2)
+    if (list_ranks(job) == 0)
         return;
-    kill(job->rank[draw(t, job->n)], hangs ? SIGSTOP : SIGKILL);
-    *(hangs ? &run->n_hangs : &run->n_kills) += 1;
+    kill(job->rank[draw(t, job->n)], draw(t, 6) == 0 ? SIGSTOP : SIGKILL);
+    run->n_hits++;
+    run->n_members--;
+}
+
+/* Whether `motley VERB OUT ...` was done. It may be refused: the device is a member already, or none, or the training is over. */
+static bool ask(Test *t, const Run *run, const char *verb, const char *device)
+{
+    const char *out = path_of(t, run->out, "");
+    const char *join[] = {t->motley, verb, out, "--device", device, "-q", NULL},
+               *leave[] = {t->motley, verb, out, device, "-q", NULL};
+    int status = 0;
+    pid_t pid = start_command(t, "answers", strcmp(verb, "join") == 0 ? join : leave);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    check(t, status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 2),
+          "%s %s: wait status %d", verb, device, status);
+    return status == 0;
+}
+
+/* Something happens. So many members are left that those hit before it was noticed are not the last ones. */
+static void change(Test *t, Run *run, Job *job)
+{
+    static const char *const devices[] = {"cpu0", "cpu1", "cpu2",
+                                          "cpu3", "e",    "{name: slow, slow: 2}"};
+    const char *device = devices[draw(t, 5)];
+    uint32_t what = draw(t, 8);
+    if (what < 4 && run->n_members > 2)
+        hit_rank(t, run, job);
+    else if (what < 6 && run->n_members > 2)
+        run->n_members -= ask(t, run, "leave", device);
+    else
+        run->n_members += ask(t, run, "join", devices[draw(t, 6)]);
 }
 
 /* Waits for so long, or until the training has ended. */
@@ -162,16 +201,17 @@ static void end_run(Test *t, Job *job, int *out_status)
 
 static void run_once(Test *t)
 {
-    Run run = {.out = "storm", .plan = draw(t, N_PLANS), .resize_at = -1};
+    Run run = {.out = "storm", .plan = draw(t, N_PLANS), .n_members = N_DEVICES, .resize_at = -1};
     int status = 0;
     if (draw(t, 3) == 0)
         run.resize_at = draw(t, N_STEPS);
     Job job = {.host = start(t, &run)};
-    for (int hits = 0; hits < N_DEVICES - 1 && let_run(&job, draw(t, LATEST_MS)); hits++)
-        hit_rank(t, &run, &job);
+    if (wait_ranks(t, &job, N_DEVICES))
+        for (int i = 0; i < N_CHANGES && let_run(&job, draw(t, LATEST_MS)); i++)
+            change(t, &run, &job);
     end_run(t, &job, &status);
     check_run(t, &run, status);
-    t->n_kills += run.n_kills + run.n_hangs;
+    t->n_kills += run.n_hits;
     clear(t, run.out);
 }
 
@@ -187,8 +227,11 @@ static MotStatus run_all(MotCtx *ctx, void *self)
     check(t, status == 0, "wait status %d: %s", status, read_messages(t));
     for (uint32_t i = 0; i < t->n_runs && t->n_failures == 0; i++)
         run_once(t);
-    printf("%u trainings, %u ranks hit, %u went back to a checkpoint, %u checks, %u failed\n",
-           t->n_runs, t->n_kills, t->n_ends, t->n_checks, t->n_failures);
+    check(t, t->n_changes > 0, "nothing ever happened");
+    printf(
+        "%u trainings, %u ranks hit, %u changes of members, %u returns to a checkpoint, %u checks, "
+        "%u failed\n",
+        t->n_runs, t->n_kills, t->n_changes, t->n_ends, t->n_checks, t->n_failures);
     return MOT_OK;
 }
 

@@ -44,20 +44,15 @@ static pid_t start(Test *t, const char *out, bool resumes)
                           path_of(t, out, ""),
                           resumes ? "--resume" : NULL,
                           NULL};
-    return start_command(t, argv);
+    return start_command(t, "messages", argv);
 }
 
 /* Starts a training and waits until its ranks are there. */
 static bool launch(Test *t, const char *out, Job *job)
 {
     bool resumes = access(path_of(t, out, "latest"), F_OK) == 0;
-    int64_t deadline = now_ms() + 60000;
     job->host = start(t, out, resumes);
-    while (list_ranks(job) < N_RANKS && now_ms() < deadline && !has_ended(job))
-        sleep_ms(1);
-    bool is_there = list_ranks(job) == N_RANKS;
-    check(t, is_there, "the ranks did not start");
-    return is_there;
+    return wait_ranks(t, job, N_RANKS);
 }
 
 /* ---- What a training leaves ---- */

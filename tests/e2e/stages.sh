@@ -38,7 +38,9 @@ train onward 8 --resume >/dev/null 2>&1
 check "a checkpoint of two stages goes on with one device" close_losses one onward
 
 begin() { # a training in the background, some steps on its way: $pid, and its ranks
-    (prefix=(exec); train "$1" 1000000 --plan $plan --hang-timeout 3 >"$work/out" 2>&1) &
+    local out=$1
+    shift
+    (prefix=(exec); train "$out" 1000000 --plan $plan --hang-timeout 3 "$@" >"$work/out" 2>&1) &
     pid=$!
     for _ in $(seq 200); do grep -q '^step 20/' "$work/out" && break; sleep 0.1; done
     mapfile -t ranks < <(pgrep -P "$pid")
@@ -55,6 +57,21 @@ kill -STOP "${ranks[0]}"
 code=0; wait "$pid" || code=$?
 check "a hung rank gives exit code 6, not $code" [ "$code" = 6 ]
 check "its stage is named" grep -q 'rank 0 (stage 0, device a) hangs' "$work/out"
+
+# A stage goes on without a device while the other one stays as it was, and gets it back; an ordinary end.
+begin elastic --elastic
+kill -9 "${ranks[1]}"
+for _ in $(seq 200); do grep -q '^death' "$work/out" && break; sleep 0.1; done
+mapfile -t ranks < <(pgrep -P "$pid")
+check "a stage goes on with one device less" grep -q '^death b: from step [0-9]* on with shares a 3, c 1 ' "$work/out"
+"$MOTLEY" join "$work/elastic" --device b >"$work/joined"
+check "it joins again" grep -q '^from step [0-9]* on with shares .*b [1-9]' "$work/joined"
+check "a leave is answered" "$MOTLEY" leave "$work/elastic" b >/dev/null
+code=0; "$MOTLEY" leave "$work/elastic" z >/dev/null 2>"$work/err" || code=$?
+check "who is no member can't leave: 2, not $code" [ "$code" = 2 ]
+kill -INT "$pid"
+code=0; wait "$pid" || code=$?
+check "it can be stopped: 75, not $code" [ "$code" = 75 ]
 
 [ "$failures" = 0 ] || cat "$work/out"
 finish

@@ -27,7 +27,7 @@ typedef struct {
     const char *motley;
     char work[64];
     uint64_t seed, random;
-    uint32_t n_runs, n_kills;              /* of ranks */
+    uint32_t n_runs, n_kills, n_changes;   /* of ranks; of members */
     uint32_t n_checks, n_failures, n_ends; /* n_ends: trainings that came through */
 } Test;
 
@@ -76,15 +76,15 @@ static const char *path_of(Test *t, const char *out, const char *name)
     return mot_arena_printf(&t->ctx.arena, "%s/%s%s%s", t->work, out, *name ? "/" : "", name);
 }
 
-/* Starts the command with what it says in `messages`, in a process group of its own. */
-static pid_t start_command(Test *t, const char *const *argv)
+/* Starts the command with its messages in a file, in a process group of its own. */
+static pid_t start_command(Test *t, const char *messages, const char *const *argv)
 {
     pid_t pid = fork();
     if (pid != 0)
         return pid;
-    int log = open(path_of(t, "messages", ""), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    int log = open(path_of(t, messages, ""), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     setpgid(0, 0);
-    if (log >= 0 && dup2(log, STDERR_FILENO) >= 0)
+    if (log >= 0 && dup2(log, STDERR_FILENO) >= 0 && dup2(log, STDOUT_FILENO) >= 0)
         execv(t->motley, (char *const *)(uintptr_t)argv);
     _exit(127);
 }
@@ -108,6 +108,16 @@ static bool has_ended(const Job *job)
     siginfo_t info = {0};
     return waitid(P_PID, (id_t)job->host, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
            info.si_pid != 0;
+}
+
+/* Waits until a training that was started has n ranks. */
+static bool wait_ranks(Test *t, Job *job, uint32_t n)
+{
+    int64_t deadline = now_ms() + 60000;
+    while (list_ranks(job) < n && now_ms() < deadline && !has_ended(job))
+        sleep_ms(1);
+    check(t, job->n >= n, "the ranks did not start");
+    return job->n >= n;
 }
 
 /* Waits for the host's end; how long it took since `begin`. */
