@@ -217,6 +217,9 @@ static MotStatus resume(MotTrainer *t)
     MOT_TRY(mot_checkpoint_load(t->ctx, t->job->session, path));
     t->first_step = info.step;
     mot_info(t->ctx, "resumed %s", path);
+    if (info.step >= t->steps)
+        mot_warn(t->ctx, MOT_NOWHERE, "%s has %lld steps, --steps is %lld: nothing is trained",
+                 path, (long long)info.step, (long long)t->steps);
     return MOT_OK;
 }
 

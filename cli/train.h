@@ -37,6 +37,7 @@ typedef struct MotTrainer {
     const char *unit;
     FILE *talk; /* where the lines for the user go; NULL: nowhere */
     FILE *log_file;
+    bool has_lost_log; /* it could not be written */
     MotProgress progress;
     MotControl *control;
     bool is_elastic;  /* goes on without ranks that die */

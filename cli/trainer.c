@@ -4,9 +4,11 @@
 #include "cli/members.h"
 #include "cli/train.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Set by SIGINT and SIGTERM: the step is finished, then all is saved. */
 static volatile sig_atomic_t stop_requested;
@@ -248,6 +250,17 @@ static MotStatus change_shares(MotTrainer *t)
     return mot_balance_before(t, t->step, t->log_file);
 }
 
+/* A full disk is told when it is full, and once; the run fails at its end. */
+static void check_log(MotTrainer *t)
+{
+    if (t->has_lost_log || !ferror(t->log_file))
+        return;
+    t->has_lost_log = true;
+    mot_trainer_make_room(t);
+    mot_warn(t->ctx, (MotLoc){t->log, NULL},
+             "the log can't be written: %s; the training goes on without it", strerror(errno));
+}
+
 static MotStatus do_step(MotTrainer *t)
 {
     MotStepReport report;
@@ -256,9 +269,23 @@ static MotStatus do_step(MotTrainer *t)
     t->step = step + 1;
     t->loss = report.loss;
     log_step(t->log_file, t, step, &report);
+    check_log(t);
     report_step(t, &report);
     if (!mot_session_is_halted(t->job->session))
         mot_balance_after(t, step, t->log_file);
+    return MOT_OK;
+}
+
+/* What the system refuses to write costs a checkpoint, not the training: a later one may succeed. The last one has to. */
+static MotStatus save_or_go_on(MotTrainer *t)
+{
+    MotStatus status = save(t, t->step);
+    if (status != MOT_ERR_IO || t->step == t->steps || t->is_stopping)
+        return status;
+    mot_trainer_make_room(t);
+    mot_warn(t->ctx, MOT_NOWHERE, "no checkpoint of step %lld: %s", (long long)t->step,
+             mot_text_get(&t->ctx->error));
+    mot_error_clear(t->ctx);
     return MOT_OK;
 }
 
@@ -270,7 +297,7 @@ static MotStatus validate_and_save(MotTrainer *t)
     if (is_last || (t->validate_every && step % t->validate_every == 0))
         MOT_TRY(validate_and_report(t, step, t->log_file));
     if (is_last || t->is_stopping || (t->save_every && step % t->save_every == 0))
-        MOT_TRY(save(t, step));
+        MOT_TRY(save_or_go_on(t));
     return MOT_OK;
 }
 

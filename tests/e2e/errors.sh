@@ -204,6 +204,7 @@ done <<'TABLE'
 5|holds "wte.weight", which is not trained here|$TRAIN --data text:text --out kept --resume --freeze wte.weight
 5|whose characters are not those of|$TRAIN --data text:capitals --out kept --resume
 0||$TRAIN --data text:other --out kept --resume --steps 3
+0|kept/step-000003 has 3 steps, --steps is 2: nothing is trained|$TRAIN --data text:other --out kept --resume
 0||ckpt verify kept
 1|can't be read|ckpt verify nofolder
 2|it is ls, verify or export|ckpt bogus kept
@@ -236,6 +237,17 @@ expect 2 'MOTLEY_FAIL="alloc:x"' env MOTLEY_FAIL=alloc:x "$MOTLEY" import "$GPT"
 expect 1 'out of memory' env MOTLEY_FAIL=alloc:12 "$MOTLEY" sample kept --dim batch=1
 # shellcheck disable=SC2016
 expect 1 "the standard output can't be written" bash -c '"$MOTLEY" import "$GPT" --dim batch=2 >/dev/full'
+
+# A checkpoint that can't be written is told, and the training goes on: a file is in the place of its folder.
+mkdir blocked
+touch blocked/step-000001
+read -ra words <<<"$TRAIN --data text:text --save 1 --out blocked"
+expect 0 "no checkpoint of step 1: blocked/step-000001: can't be made a directory" "$MOTLEY" "${words[@]}"
+expect 0 '' "$MOTLEY" ckpt verify blocked/step-000002
+rm -r blocked/*
+touch blocked/step-000002
+expect 1 "blocked/step-000002: can't be made a directory" "$MOTLEY" "${words[@]}"
+expect 0 '' "$MOTLEY" ckpt verify blocked/step-000001
 
 # A manifest edited by hand is refused; tests/unit/test_checkpoint.c tries what can be sealed anew.
 newest=$(cat kept/latest)
