@@ -165,8 +165,11 @@ static MotStatus find_signature(Sampler *s)
             s->window.type = p->vars.data[i]->global;
         }
     const MotType *out = p->results.n ? &p->results.data[0].type : NULL;
+    if (s->input && mot_type_elements(&s->window.type) == 0)
+        return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "input %s is [%s]: it holds no text",
+                        mot_quote(&s->ctx->arena, s->input),
+                        mot_shape_text(&s->ctx->arena, s->window.type.dims, s->window.type.rank));
     if (!s->input || !*s->input || s->window.type.rank != 2 ||
-        mot_type_elements(&s->window.type) == 0 ||
         mot_dtype_class(s->window.type.dtype) != MOT_CLASS_INT || !out || out->rank != 3)
         return mot_fail(s->ctx, MOT_ERR_UNSUPPORTED, (MotLoc){s->job.model, NULL},
                         "is no language model with one input of tokens [B,T] and logits [B,T,V]");

@@ -15,7 +15,8 @@ static MotQuantity find_functions(const MotGraph *g, const MotOp *op, const MotF
         bool runs_over_all = f && (class == MOT_POINTWISE ? f->out_dim[0] >= 0 : f->in_dim[0] >= 0);
         return runs_over_all ? (MotQuantity){.split = all} : (MotQuantity){.whole = all};
     }
-    if (!f)
+    /* The factors of a composite without elements do not fit one another: a reshape in it relates no dims. */
+    if (!f || mot_type_elements(mot_graph_type(g, op->out[0])) == 0)
         return (MotQuantity){.whole = all};
     if (f->size < 2)
         return (MotQuantity){.split = all};

@@ -44,6 +44,7 @@ npy short.npy '<i8' '8, 16' < <(bytes 512 0)
 npy labels_big.npy '|u1' '8, 16' < <(bytes 128 101)
 npy labels_negative.npy '|i1' '8, 16' < <(bytes 128 371)
 npy labels_u8.npy '|u1' '8, 16' < <(bytes 128 5)
+npy no_rows.npy '<i8' '0, 16' </dev/null
 npy rows.npy '<i8' '40, 16' < <(bytes 5120 0)
 npy rows_negative.npy '|i1' '40, 16' < <(bytes 640 371)
 npy few.npy '<i8' '9, 16' < <(bytes 1152 0)
@@ -118,6 +119,7 @@ done <<'TABLE'
 7|doubles.npy: is f64[16x20], input "x" takes f32[16x20]|run $MLP --input x=doubles.npy
 0||run $MLP --input x=doubles.npy --cast
 2|is given twice|run $GPT $IN $IN
+0||run $GPT --input input_ids=no_rows.npy --devices 2
 2|the model has no such output|run $GPT $IN --output foo=o.npy
 1|can't be written|run $GPT $IN --output logits=nofolder/o.npy
 1|full: can't be written: No space left|run $GPT $IN --output logits=full
@@ -214,7 +216,7 @@ done <<'TABLE'
 5|holds "wte.weight", which is not trained here|sample kept --freeze wte.weight
 7|holds no sound checkpoint|sample hollow --dim batch=1
 1|can't be read|sample nofolder
-3||sample kept --dim batch=0
+2|input "input_ids" is [0x16]: it holds no text|sample kept --dim batch=0
 2|does not know the character|sample kept --dim batch=1 --prompt Z
 TABLE
 
