@@ -76,6 +76,19 @@ static bool is_of_weight(const MotGraph *g, const MotOp *op, const MotFactors *f
     return is_weight;
 }
 
+/* What a parameter has, if only in another shape, is no batch: packed projections have their parts outermost. */
+static bool is_in_param(const MotGraph *g, const MotOp *op, const MotFactor *f)
+{
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        const MotOp *def = mot_graph_def(g, op->in[i]);
+        while (def->kind == MOT_OP_RESHAPE || def->kind == MOT_OP_TRANSPOSE)
+            def = mot_graph_def(g, def->in[0]);
+        if (op->in[i] && f->in_dim[i] >= 0 && def->kind == MOT_OP_PARAM)
+            return true;
+    }
+    return false;
+}
+
 static const char *plain_name(const MotGraph *g, const MotOp *op, const MotFactors *factors,
                               const MotFactor *f)
 {
@@ -88,7 +101,7 @@ static const char *plain_name(const MotGraph *g, const MotOp *op, const MotFacto
             return named_dims[i].name;
     if (is_of_weight(g, op, factors, f))
         return "out";
-    return f->out_dim[0] == 0 ? "batch" : NULL;
+    return f->out_dim[0] == 0 && !is_in_param(g, op, f) ? "batch" : NULL;
 }
 
 static const char *numbered_name(const MotGraph *g, const MotOp *op, const MotFactors *factors,

@@ -54,6 +54,21 @@ plan --optimizer adamw:lr=1e-3
 check "no plan has DeMo that was not asked for it" bash -c "! grep -qE 'top_k|scatter_mean|unpack|demo' '$work/plan'"
 plan --optimizer "$demo,replicas=4"
 check "one that was has" grep -q 'unpack' "$work/plan"
+
+# The planner knows what the messages cost: everybody receives those of the three others.
+printf 'clock: modelled\ndevices: [{name: a}, {name: b}, {name: c}, {name: d}]\nlinks: [{between: all, latency: 1ms, bandwidth: 10Mbit}]\n' >"$work/slow.yaml"
+"$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=8 --loss cross_entropy:logits:labels -c "$work/slow.yaml" \
+    --optimizer "$demo,replicas=4" --fix '*=batch' --json -o "$work/plan" >"$work/json"
+received=$(sed 's/.*"devices"//; s/.*"received_bytes": \([0-9]*\).*/\1/' "$work/json")
+sent=$(sed -n '1s/.*"sent_bytes": \([0-9]*\).*/\1/p' "$work/four/steps.jsonl")
+check "plan counts the messages' bytes, and little else" awk -v r="$received" -v s="$sent" 'BEGIN { exit !(r > 2.8 * s && r < 3.1 * s) }'
+check "and their time" awk -v s="$(sed -n 's/.*"step_s": \([0-9.e-]*\).*/\1/p' "$work/json")" -v bytes="$received" 'BEGIN { exit !(s >= bytes * 8 / 10e6) }'
+# With a delay messages travel beside the next step: at least half of its computing hides them.
+train at_once 3 "$demo,replicas=4" -c "$work/slow.yaml" --fix '*=batch' >/dev/null
+train delayed 3 "$demo,replicas=4,delay=1" -c "$work/slow.yaml" --fix '*=batch' >/dev/null
+last_ms() { sed -n "3s/.*\"ranks\": \[[^}]*\"$2\": \([0-9.]*\).*/\1/p" "$work/$1/steps.jsonl" | head -1; }
+check "delayed messages travel beside the step" awk -v a="$(last_ms at_once comm_ms)" -v b="$(last_ms delayed comm_ms)" -v busy="$(last_ms delayed busy_ms)" \
+    'BEGIN { exit !(a - b > busy / 2) }'
 check "3 replicas of a batch of 8 are refused" refuses plan --optimizer "$demo,replicas=3"
 check "and told why" grep -q "can't be dealt out to 3 replicas" "$work/err"
 

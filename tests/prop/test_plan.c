@@ -5,6 +5,7 @@
  */
 #include "passes/plan/evaluate.h"
 #include "passes/plan/plan.h"
+#include "tests/consent.h"
 #include "tests/plan_graphs.h"
 
 #include <math.h>
@@ -284,6 +285,7 @@ static void draw_plan(MotPlan *plan, const MotFactors *factors)
 static void check_random_plans(MotCtx *ctx, const MotPlan *plan, uint64_t s, int n_random)
 {
     MotFactors *factors;
+    assert_null(find_lossy(plan->graph));
     assert_ok(ctx, mot_plan_factors(ctx, plan->graph, &factors), s);
     MotPlan trial = copy_plan(plan);
     double own = serial_time(plan);

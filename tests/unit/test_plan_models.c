@@ -10,6 +10,7 @@
 #include "passes/lower/lower.h"
 #include "passes/pipeline.h"
 #include "passes/plan/plan.h"
+#include "tests/consent.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -21,8 +22,10 @@
 
 #include <cmocka.h>
 
-static MotStatus make_training_graph(MotCtx *ctx, const char *model, bool accumulates,
-                                     MotGraph **out)
+static const char exact[] = "adamw:lr=1e-3,clip=1";
+
+static MotStatus make_training_graph(MotCtx *ctx, const char *model, const char *optimizer_text,
+                                     bool accumulates, MotGraph **out)
 {
     MotOnnxOpts onnx = mot_onnx_opts_default();
     MotDimBinding batch = {"batch", 6};
@@ -36,7 +39,7 @@ static MotStatus make_training_graph(MotCtx *ctx, const char *model, bool accumu
     MOT_TRY(mot_import(ctx, file, &import, out));
     MOT_TRY(mot_trained_decide(ctx, *out, &(MotTrainOpts){0}, &trained));
     MOT_TRY(mot_loss_parse(ctx, *out, "cross_entropy:logits:labels", &loss));
-    MOT_TRY(mot_optimizer_parse(ctx, "adamw:lr=1e-3,clip=1", &optimizer));
+    MOT_TRY(mot_optimizer_parse(ctx, optimizer_text, &optimizer));
     MotPassOpts opts = {.loss = &loss, .optimizer = &optimizer, .accumulates = accumulates};
     return mot_passes_run(ctx, *out, &opts, NULL, "optimizer");
 }
@@ -56,10 +59,9 @@ static void check_memory(const MotPlan *plan, const MotProgram *program, const c
 }
 
 static MotStatus plan_and_lower(MotCtx *ctx, MotGraph *g, const char *cluster_file,
-                                uint32_t n_micro, MotPlan **out_plan)
+                                uint32_t n_micro, MotPlan **out_plan, MotPipeline **out_pipeline)
 {
     MotCluster *cluster;
-    MotPipeline *pipeline;
     MotText text;
     MotPlan *parsed;
     MOT_TRY(mot_cluster_read(ctx, cluster_file, &cluster));
@@ -67,9 +69,18 @@ static MotStatus plan_and_lower(MotCtx *ctx, MotGraph *g, const char *cluster_fi
     mot_text_init(&text, &ctx->arena);
     mot_plan_print(*out_plan, &text);
     MOT_TRY(mot_plan_parse(ctx, "plan.mot", mot_text_get(&text), &parsed));
-    MOT_TRY(mot_lower(ctx, parsed, &pipeline));
-    check_memory(*out_plan, pipeline->stages.data[0], cluster_file);
-    return mot_pipeline_verify(pipeline);
+    MOT_TRY(mot_lower(ctx, parsed, out_pipeline));
+    check_memory(*out_plan, (*out_pipeline)->stages.data[0], cluster_file);
+    return mot_pipeline_verify(*out_pipeline);
+}
+
+/* What nobody asked for is in no plan and in nothing that runs; NULL: nothing. */
+static const char *find_lossy_anywhere(const MotPlan *plan, const MotPipeline *pipeline)
+{
+    const char *found = find_lossy(plan->graph);
+    for (uint32_t i = 0; i < pipeline->stages.n && !found; i++)
+        found = find_lossy_in_program(pipeline->stages.data[i]);
+    return found;
 }
 
 static void exports_are_planned_and_lowered(void **state)
@@ -91,14 +102,18 @@ static void exports_are_planned_and_lowered(void **state)
             MotCtx ctx;
             MotGraph *g = NULL;
             MotPlan *plan = NULL;
+            MotPipeline *pipeline = NULL;
             mot_ctx_init(&ctx);
-            MotStatus status = make_training_graph(&ctx, models[m], n_micro > 1, &g);
+            MotStatus status = make_training_graph(&ctx, models[m], exact, n_micro > 1, &g);
             if (status == MOT_OK)
-                status = plan_and_lower(&ctx, g, clusters[c], n_micro, &plan);
-            if (status != MOT_OK || !plan) {
+                status = plan_and_lower(&ctx, g, clusters[c], n_micro, &plan, &pipeline);
+            if (status != MOT_OK || !plan || !pipeline) {
                 fail_msg("%s on %s: %s", models[m], clusters[c], mot_text_get(&ctx.error));
                 return;
             }
+            const char *lossy = find_lossy_anywhere(plan, pipeline);
+            if (lossy)
+                fail_msg("%s on %s: %s without consent", models[m], clusters[c], lossy);
             assert_true(plan->bound > 0 && plan->bound <= plan->time);
             for (uint32_t i = 0; i < plan->cluster->devices.n; i++)
                 assert_true(plan->devices[i].busy > 0 && plan->devices[i].memory > 0);
@@ -106,8 +121,33 @@ static void exports_are_planned_and_lowered(void **state)
         }
 }
 
+/* The checks above find what they look for where it was asked for. */
+static void what_is_asked_for_is_there(void **state)
+{
+    (void)state;
+    static const char file[] = "models/clusters/two-equal.yaml";
+    static const char model[] = "gpt_erf_sdpa_dynamo20_opt_dynamic";
+    MotCtx ctx;
+    MotGraph *g;
+    MotPlan *plan;
+    MotPipeline *pipeline;
+    mot_ctx_init(&ctx);
+    MotStatus status = make_training_graph(&ctx, model, "demo:replicas=2", false, &g);
+    assert_int_equal(status, MOT_OK);
+    assert_string_equal(find_lossy(g), "DeMo");
+    assert_int_equal(plan_and_lower(&ctx, g, file, 1, &plan, &pipeline), MOT_OK);
+    assert_string_equal(find_lossy_in_program(pipeline->stages.data[0]), "DeMo");
+    assert_int_equal(make_training_graph(&ctx, model, exact, false, &g), MOT_OK);
+    assert_int_equal(plan_and_lower(&ctx, g, file, 1, &plan, &pipeline), MOT_OK);
+    plan->cuts = MOT_CUT_ZERO;
+    assert_int_equal(mot_lower(&ctx, plan, &pipeline), MOT_OK);
+    assert_string_equal(find_lossy_anywhere(plan, pipeline), "cuts");
+    mot_ctx_deinit(&ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(exports_are_planned_and_lowered)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(exports_are_planned_and_lowered),
+                                       cmocka_unit_test(what_is_asked_for_is_there)};
     return cmocka_run_group_tests_name("plan_models", tests, NULL, NULL);
 }
