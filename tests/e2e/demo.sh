@@ -37,6 +37,17 @@ check "and the loss goes on falling" awk 'NR == 6 { middle = $2 } { last = $2 } 
 refuses() { ! "$@" >/dev/null 2>"$work/err"; }
 check "another k is refused" refuses train fewer 14 "${demo/k=8/k=4},replicas=2" --devices 2 --resume
 
+# Two replicas of two devices each: DeMo between the replicas, heads and features split within one.
+plan2() { "$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=8 --loss cross_entropy:logits:labels --devices 2 \
+    --optimizer "$demo,replicas=2" "$@" >/dev/null; }
+plan2 --fix '*=batch' -o "$work/outer.plan"
+plan2 --fix '*/attn*=heads' --fix '*/mlp/c_fc*=out' --fix '*/mlp/c_proj*=in' -o "$work/inner.plan"
+awk -f tests/plans/two_axes.awk "$work/inner.plan" "$work/outer.plan" >"$work/two_axes.plan"
+check "the plan has two axes" [ "$("$MOTLEY" explain "$work/two_axes.plan" | grep -cE 'd=batch inner=(heads|out|in)$')" = 6 ]
+"$MOTLEY" train "$work/two_axes.plan" --data "text:$work/text" --steps 8 --seed 3 --out "$work/axes" >/dev/null
+train two 8 "$demo,replicas=2" --devices 1 >/dev/null
+check "replicas of several devices compute the same" close_losses axes two
+
 # Two micro-batches of half the size.
 "$MOTLEY" train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=4 --accumulate 2 --data "text:$work/text" \
     --loss cross_entropy:logits:labels --optimizer "$demo,replicas=4,clip=1" --steps 8 --seed 3 --out "$work/sums" --devices 4 >/dev/null

@@ -58,34 +58,51 @@ enum { N_MODELS = sizeof models / sizeof *models, N_MESHES = sizeof meshes / siz
 
 static unsigned first_seed = 1, n_seeds = 4;
 
+static void check_model(const Model *model, const char *optimizer)
+{
+    static const MeshShape one = {1, {1}, {{1}}};
+    Trained whole, split;
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    Job job = make_job(&ctx, model, optimizer, 1);
+    unsigned none = 0, n_run = 0;
+    assert_true(run_plan(&job, make_plan(&job, &one, &none), "ref", NULL, &whole));
+    for (uint32_t which = 0; which < N_MESHES; which++)
+        for (unsigned s = first_seed; s < first_seed + n_seeds; s++) {
+            MotScope scope = mot_scope_begin(&ctx);
+            unsigned seed = s;
+            if (run_plan(&job, make_plan(&job, &meshes[which], &seed), "ref", NULL, &split)) {
+                n_run++;
+                check_same(&split, &whole,
+                           mot_arena_printf(
+                               &ctx.arena, "%s%s with %s on mesh %u (test_sharding --seed %u)",
+                               model->model, model->edit ? ", cut," : "", optimizer, which, s));
+            }
+            mot_scope_end(&ctx, scope);
+        }
+    mot_ctx_deinit(&ctx);
+    assert_true(n_seeds == 1 ||
+                n_run >= N_MESHES * n_seeds * 3 / 5); /* those of one axis at least */
+}
+
 static void any_legal_plan_computes_the_same(void **state)
 {
     (void)state;
-    for (uint32_t m = 0; m < N_MODELS; m++) {
-        static const MeshShape one = {1, {1}, {{1}}};
-        Trained whole, split;
-        MotCtx ctx;
-        mot_ctx_init(&ctx);
-        Job job = make_job(&ctx, &models[m], "adamw:lr=0.01,clip=1.0", 1);
-        unsigned none = 0, n_run = 0;
-        assert_true(run_plan(&job, make_plan(&job, &one, &none), "ref", NULL, &whole));
-        for (uint32_t which = 0; which < N_MESHES; which++)
-            for (unsigned s = first_seed; s < first_seed + n_seeds; s++) {
-                MotScope scope = mot_scope_begin(&ctx);
-                unsigned seed = s;
-                if (run_plan(&job, make_plan(&job, &meshes[which], &seed), "ref", NULL, &split)) {
-                    n_run++;
-                    check_same(&split, &whole,
-                               mot_arena_printf(
-                                   &ctx.arena, "%s%s on mesh %u (test_sharding --seed %u)",
-                                   models[m].model, models[m].edit ? ", cut," : "", which, s));
-                }
-                mot_scope_end(&ctx, scope);
-            }
-        mot_ctx_deinit(&ctx);
-        assert_true(n_seeds == 1 ||
-                    n_run >= N_MESHES * n_seeds * 3 / 5); /* those of one axis at least */
-    }
+    for (uint32_t m = 0; m < N_MODELS; m++)
+        check_model(&models[m], "adamw:lr=0.01,clip=1.0");
+}
+
+/* Two replicas on up to four devices, which share one as they like. Nothing is chosen by size: a rounding would choose otherwise. */
+static void replicas_of_several_devices_compute_the_same(void **state)
+{
+    (void)state;
+    static const Model gpt = {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx",
+                              "cross_entropy:logits:labels",
+                              "input_ids",
+                              "models/fixtures/gpt_erf/input_ids.npy",
+                              "models/fixtures/gpt_erf/labels.npy",
+                              NULL};
+    check_model(&gpt, "demo:lr=0.1,replicas=2,k=4,s=8,select=striding,base=sgd,beta=0.9");
 }
 
 int main(int argc, char **argv)
@@ -94,6 +111,8 @@ int main(int argc, char **argv)
         first_seed = (unsigned)strtoul(argv[2], NULL, 10);
         n_seeds = 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_legal_plan_computes_the_same)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_legal_plan_computes_the_same),
+        cmocka_unit_test(replicas_of_several_devices_compute_the_same)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
