@@ -15,21 +15,20 @@ MotStatus mot_balance_begin(MotTrainer *t)
 {
     MotCtx *ctx = t->ctx;
     const char *mode = mot_args_get(t->job->args, "--balance", "off");
-    const MotSplitWork *work;
-    uint32_t n_work;
     t->balancer = mot_balancer_make(t->job->session, NULL);
     if (strcmp(mode, "off") == 0)
         return MOT_OK;
     if (strcmp(mode, "shares") != 0)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--balance %s: it is off or shares",
                         mot_quote(&ctx->arena, mode));
-    MotStatus status = mot_rebalance_find_work(ctx, t->job->plan, &work, &n_work);
+    MotSplitWork *work = mot_arena_new(&ctx->arena, MotSplitWork);
+    MotStatus status = mot_split_work_find(ctx, t->job->plan, work);
     if (status != MOT_OK) {
         mot_note(ctx, "for --balance shares");
         return status;
     }
-    t->policy = mot_rebalance_policy(
-        mot_rebalance_make(ctx, work, n_work, mot_session_ranks(t->job->session)));
+    t->policy =
+        mot_rebalance_policy(mot_rebalance_make(ctx, work, mot_session_ranks(t->job->session)));
     t->balancer.policy = &t->policy;
     return MOT_OK;
 }

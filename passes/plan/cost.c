@@ -96,30 +96,20 @@ static MotWork work_of(MotCost *cost, const MotOp *op, const MotFactors *factors
     return cost->work[id][at];
 }
 
-/* Seconds at the device's rates: the launch comes first, arithmetic and memory overlap. */
-typedef struct {
-    double launch;
-    MotQuantity arithmetic, memory;
-} Seconds;
-
-static Seconds seconds_of(const MotRates *rate, const MotWork *work)
+static MotSeconds seconds_of(const MotRates *rate, const MotWork *work)
 {
-    return (Seconds){
+    return (MotSeconds){
         .launch = work->is_launch ? rate->launch : 0,
         .arithmetic = {work->flops.whole / rate->flops + work->functions.whole / rate->functions,
                        work->flops.split / rate->flops + work->functions.split / rate->functions},
         .memory = {work->bytes.whole / rate->bandwidth, work->bytes.split / rate->bandwidth}};
 }
 
-/* A device whose part is empty reads nothing either. */
-static double work_seconds(const MotRates *rate, const MotWork *work, double fraction)
+double mot_seconds_at(const MotSeconds *s, double part)
 {
-    Seconds s = seconds_of(rate, work);
-    if (fraction <= 0)
-        return s.launch;
-    double arithmetic = s.arithmetic.whole + s.arithmetic.split * fraction;
-    double memory = s.memory.whole + s.memory.split * fraction;
-    return s.launch + (arithmetic > memory ? arithmetic : memory);
+    double arithmetic = s->arithmetic.whole + s->arithmetic.split * part;
+    double memory = s->memory.whole + s->memory.split * part;
+    return s->launch + (part <= 0 ? 0 : arithmetic > memory ? arithmetic : memory);
 }
 
 double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
@@ -132,7 +122,8 @@ double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, in
     double slowest = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
         double fraction = part && units ? (double)part[i] / (double)units : 1;
-        double seconds = runs * work_seconds(&cost->rate[i], &work, fraction);
+        MotSeconds one = seconds_of(&cost->rate[i], &work);
+        double seconds = runs * mot_seconds_at(&one, fraction);
         slowest = seconds > slowest ? seconds : slowest;
         if (times)
             times[i] += seconds;
@@ -140,12 +131,14 @@ double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, in
     return slowest;
 }
 
-double mot_cost_split(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor)
+MotSeconds mot_cost_seconds(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor)
 {
     MotWork work = work_of(cost, op, factors, factor);
     double runs = op->n_out ? cost->runs[cost->g->values.data[op->out[0]].def] : 1;
-    Seconds s = seconds_of(&cost->rate[0], &work);
-    return runs * (s.arithmetic.split > s.memory.split ? s.arithmetic.split : s.memory.split);
+    MotSeconds s = seconds_of(&cost->rate[0], &work);
+    return (MotSeconds){runs * s.launch,
+                        {runs * s.arithmetic.whole, runs * s.arithmetic.split},
+                        {runs * s.memory.whole, runs * s.memory.split}};
 }
 
 double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double runs, double *times)
@@ -254,7 +247,7 @@ static double fraction_within(MotQuantity q, double seconds)
 /* Units that a device can finish within `seconds`, at most `units`. */
 static double units_within(const MotRates *rate, const MotWork *work, double units, double seconds)
 {
-    Seconds s = seconds_of(rate, work);
+    MotSeconds s = seconds_of(rate, work);
     double a = fraction_within(s.arithmetic, seconds - s.launch),
            m = fraction_within(s.memory, seconds - s.launch);
     double whole = (double)(int64_t)((a < m ? a : m) * units * (1 + 1e-12));
@@ -269,12 +262,10 @@ static double best_split(const MotCost *cost, const MotWork *work, int64_t units
 {
     double low = 0, high = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double alone = work_seconds(&cost->rate[i], work, 1),
-               idle = work_seconds(&cost->rate[i], work, 0);
+        MotSeconds s = seconds_of(&cost->rate[i], work);
+        double alone = mot_seconds_at(&s, 1), idle = mot_seconds_at(&s, 0);
         high = i == 0 || alone < high ? alone : high;
-        low = idle > low
-                  ? idle
-                  : low; /* a device without units starts the op, and does what is not split */
+        low = idle > low ? idle : low; /* a device without units starts the op */
     }
     high = high > low ? high : low;
     for (int step = 0; step < 60; step++) {
@@ -291,7 +282,8 @@ double mot_cost_op_bound(MotCost *cost, const MotOp *op, const MotFactors *facto
     MotWork work = work_of(cost, op, factors, -1);
     double best = 0;
     for (uint32_t i = 0; i < cost->n; i++) {
-        double seconds = work_seconds(&cost->rate[i], &work, 1);
+        MotSeconds s = seconds_of(&cost->rate[i], &work);
+        double seconds = mot_seconds_at(&s, 1);
         best = seconds > best ? seconds : best;
     }
     for (uint32_t f = 0; f < factors->n; f++) {

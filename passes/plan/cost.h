@@ -53,8 +53,16 @@ double mot_cost_local_bytes(MotCost *cost, const MotType *type, MotSharding s, u
 double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
                    double *times);
 
-/* Of it on the first device, were it alone, what splitting divides. */
-double mot_cost_split(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor);
+/* Seconds at a device's rates: the launch comes first, arithmetic and memory overlap. */
+typedef struct MotSeconds {
+    double launch;
+    MotQuantity arithmetic, memory;
+} MotSeconds;
+
+/* Of an op a step, on the first device. */
+MotSeconds mot_cost_seconds(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor);
+/* With this part of what is split; an empty part reads nothing either. */
+double mot_seconds_at(const MotSeconds *seconds, double part);
 
 /* A value brought from one sharding to another. */
 typedef struct MotTransition {

@@ -1,15 +1,14 @@
 /* Medians of the last steps -> speeds -> shares, and whether they are worth it. */
 #include "passes/plan/rebalance.h"
 
-#include "passes/plan/evaluate.h"
-
 #include <math.h>
 #include <string.h>
 
 enum {
     HISTORY = 100,  /* steps that are remembered */
     WARM_UP = 2,    /* steps that are not: first touches of memory */
-    SHORT = 5,      /* steps of the shortest window, and those after which a move is judged */
+    SHORT = 5,      /* steps of the shortest window, and those after which a move is judged, */
+    PATIENCE = 20,  /* or, while it does not look good, so many: noise only adds to a step */
     LEAST_OLD = 10, /* steps before a window that a change is told by */
     STANDING = 30,  /* steps after which ranks are also compared with each other, */
     LONG = 40,      /* and the longest window for that */
@@ -21,6 +20,8 @@ enum {
 static const double GAIN = 0.08;
 /* Speeds that differ by less are the same. */
 static const double CHANGE = 1.2;
+/* And in a window by less than this, all the more. */
+static const double SETTLED = 1.15;
 /* That a window of noise looks like a change. */
 static const double CHANCE = 2e-7;
 /* A communication is slower from this factor on, if the step is longer by this part for it. */
@@ -47,7 +48,7 @@ typedef struct {
 
 struct MotRebalance {
     const MotSplitWork *work;
-    uint32_t n_work, n;
+    uint32_t n;
     Series unit, other, comm, total; /* total: of all ranks, at [0] */
     uint32_t n_seen, count, since; /* steps; those remembered; and since the shares last changed */
     int64_t share[MOT_BALANCE_RANKS];
@@ -109,18 +110,6 @@ static double recent(const MotRebalance *b, const Series *s, uint32_t i, uint32_
 
 /* ---- The model ---- */
 
-/* The part of the split work that shares give each rank. */
-static void find_parts(const MotRebalance *b, const int64_t *share, double *out_part)
-{
-    int64_t parts[MOT_BALANCE_RANKS];
-    memset(out_part, 0, b->n * sizeof *out_part);
-    for (uint32_t k = 0; k < b->n_work; k++) {
-        mot_share_split(share, b->n, b->work[k].units, parts);
-        for (uint32_t i = 0; i < b->n; i++)
-            out_part[i] += b->work[k].weight * (double)parts[i] / (double)b->work[k].units;
-    }
-}
-
 /* A speed of `age` steps ago, on its way to the others' median. */
 static double age_unit(double unit, int64_t age, double others)
 {
@@ -143,19 +132,19 @@ static void find_speeds(const MotRebalance *b, uint32_t window, int64_t step, Sp
             out_speed[i].unit = age_unit(b->known[i], step - b->known_at[i], others);
 }
 
-static double rank_seconds(const Speed *speed, double part)
+static double rank_seconds(const Speed *speed, double work)
 {
-    return speed->other + (part > 0 ? speed->unit * part : 0);
+    return speed->other + (work > 0 ? speed->unit * work : 0);
 }
 
-/* The slowest rank under these parts. */
-static double predict(const MotRebalance *b, const Speed *speed, const double *part,
+/* The slowest rank under this work. */
+static double predict(const MotRebalance *b, const Speed *speed, const double *work,
                       uint32_t *out_slowest)
 {
     double most = -1;
     *out_slowest = 0;
     for (uint32_t i = 0; i < b->n; i++) {
-        double seconds = rank_seconds(&speed[i], part[i]);
+        double seconds = rank_seconds(&speed[i], work[i]);
         if (seconds > most) {
             most = seconds;
             *out_slowest = i;
@@ -164,7 +153,7 @@ static double predict(const MotRebalance *b, const Speed *speed, const double *p
     return most;
 }
 
-/* Parts of any size that let all ranks end at once: the least time T with sum max(0, (T - other) / unit) = 1, by bisection. */
+/* Parts of any size that let all ranks end at once: the least time T in which they do all, by bisection. */
 static double level(const MotRebalance *b, const Speed *speed, double most, double *out_part)
 {
     double low = 0, high = most;
@@ -172,7 +161,9 @@ static double level(const MotRebalance *b, const Speed *speed, double most, doub
         double time = 0.5 * (low + high), sum = 0;
         for (uint32_t i = 0; i < b->n; i++) {
             bool is_known = !isnan(speed[i].unit);
-            out_part[i] = is_known ? fmax(0, (time - speed[i].other) / speed[i].unit) : 0;
+            out_part[i] =
+                is_known ? mot_split_work_part(b->work, (time - speed[i].other) / speed[i].unit)
+                         : 0;
             sum += out_part[i];
         }
         *(sum < 1 ? &low : &high) = time;
@@ -184,7 +175,7 @@ static double level(const MotRebalance *b, const Speed *speed, double most, doub
 static double find_shares(const MotRebalance *b, const Speed *speed, double now, int64_t *out_share)
 {
     enum { LARGEST_SUM = 96, SCALE = 1 << 24 };
-    double part[MOT_BALANCE_RANKS], best = now;
+    double part[MOT_BALANCE_RANKS], work[MOT_BALANCE_RANKS], best = now;
     int64_t ratio[MOT_BALANCE_RANKS], share[MOT_BALANCE_RANKS];
     uint32_t slowest;
     bool is_worth_it = level(b, speed, now, part) <= (1 - GAIN) * now;
@@ -193,8 +184,8 @@ static double find_shares(const MotRebalance *b, const Speed *speed, double now,
     memcpy(out_share, b->share, b->n * sizeof *share);
     for (int64_t sum = 1; is_worth_it && sum <= LARGEST_SUM; sum++) {
         mot_share_split(ratio, b->n, sum, share);
-        find_parts(b, share, part);
-        double seconds = predict(b, speed, part, &slowest);
+        mot_split_work_deal(b->work, share, b->n, work);
+        double seconds = predict(b, speed, work, &slowest);
         if (seconds < best * 0.999) {
             best = seconds;
             memcpy(out_share, share, b->n * sizeof *share);
@@ -238,23 +229,50 @@ static uint32_t count_beyond(const double *x, uint32_t n, double level, bool is_
     return found;
 }
 
+/* Whether all of a long window lies beyond the level between its median and the speed at the last move. */
+static bool is_off_reference(const MotRebalance *b, uint32_t i, const double *now, uint32_t n)
+{
+    double x[HISTORY], reference = b->moved_unit[i];
+    memcpy(x, now, n * sizeof *x);
+    double median_now = median(x, n);
+    return b->moved_at >= 0 && n >= LEAST_OLD && differ(median_now, reference) &&
+           count_beyond(now, n, sqrt(median_now * reference), median_now > reference) == n;
+}
+
 /*
  * Whether the rank's speed in the window is another one than before, by a sign test against the level between the two medians. What lay beyond it
- * before is the noise: how far it was off does not matter, so that a rank which often loses its core for a step has to be slow for longer.
+ * before is the noise: how far it was off does not matter, so that a rank which often loses its core for a step has to be slow for longer. Where a move was in the midst of a
+ * change, there is no before.
  */
 static bool has_changed(const MotRebalance *b, uint32_t i, uint32_t window)
 {
     double now[HISTORY], old[HISTORY];
     uint32_t n_now = take(b, &b->unit, i, 0, window, now),
              n_old = take(b, &b->unit, i, window, b->since - window, old);
-    if (n_old < LEAST_OLD || n_now < window)
+    if (n_now < window)
         return false;
+    if (n_old < LEAST_OLD)
+        return is_off_reference(b, i, now, n_now);
     double median_now = median(now, n_now), median_old = median(old, n_old);
     double level = sqrt(median_now * median_old);
     bool is_above = median_now > median_old;
     double p = (count_beyond(old, n_old, level, is_above) + 0.5) / (n_old + 1);
     return differ(median_now, median_old) &&
            binomial_tail(count_beyond(now, n_now, level, is_above), n_now, p) < CHANCE;
+}
+
+/* Whether all speeds are in the newer half of the window what they were in the older one: in the midst of a change there is no telling where it ends. */
+static bool has_settled(const MotRebalance *b, uint32_t window)
+{
+    uint32_t half = (window + 1) / 2, i = 0;
+    for (; i < b->n; i++) {
+        double x[HISTORY], newer, older;
+        newer = median(x, take(b, &b->unit, i, 0, half, x));
+        older = median(x, take(b, &b->unit, i, window - half, half, x));
+        if (newer > SETTLED * older || older > SETTLED * newer)
+            break;
+    }
+    return i == b->n;
 }
 
 static bool some_rank_changed(const MotRebalance *b, uint32_t window)
@@ -266,7 +284,7 @@ static bool some_rank_changed(const MotRebalance *b, uint32_t window)
 }
 
 /* Whether moving would still save something if the slowest rank were as fast as in its best quarter of the window, and the others as slow as in their worst. */
-static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, const double *part,
+static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, const double *work,
                      const Speed *speed)
 {
     Speed careful[MOT_BALANCE_RANKS];
@@ -277,7 +295,7 @@ static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, c
         if (n > 0)
             careful[i].unit = quantile(unit, n, i == slowest ? 0.25 : 0.75);
     }
-    double now = rank_seconds(&careful[slowest], part[slowest]);
+    double now = rank_seconds(&careful[slowest], work[slowest]);
     return level(b, careful, now, best) <= (1 - GAIN / 2) * now;
 }
 
@@ -288,8 +306,8 @@ static bool is_still_so(const MotRebalance *b, int64_t step, const int64_t *shar
     double now[MOT_BALANCE_RANKS], then[MOT_BALANCE_RANKS];
     uint32_t slowest;
     find_speeds(b, SHORT, step, speed);
-    find_parts(b, b->share, now);
-    find_parts(b, share, then);
+    mot_split_work_deal(b->work, b->share, b->n, now);
+    mot_split_work_deal(b->work, share, b->n, then);
     return predict(b, speed, then, &slowest) <= (1 - GAIN / 2) * predict(b, speed, now, &slowest);
 }
 
@@ -323,17 +341,18 @@ static bool pays(const MotRebalance *b, const MotStepTimes *times, double gain, 
 static void look_at(MotRebalance *b, const MotStepTimes *times, uint32_t window, bool is_standing,
                     MotDecision *out)
 {
-    double part[MOT_BALANCE_RANKS];
+    double work[MOT_BALANCE_RANKS];
     Speed speed[MOT_BALANCE_RANKS];
     uint32_t slowest;
-    find_parts(b, b->share, part);
+    mot_split_work_deal(b->work, b->share, b->n, work);
     find_speeds(b, window, times->step, speed);
-    double now = predict(b, speed, part, &slowest);
+    double now = predict(b, speed, work, &slowest);
     double best = find_shares(b, speed, now, out->share);
     if (now - best < GAIN * now)
         return;
-    if (!(is_standing ? is_still_so(b, times->step, out->share) : some_rank_changed(b, window)) ||
-        !is_clear(b, slowest, window, part, speed) || !pays(b, times, now - best, now) ||
+    if (!(is_standing ? is_still_so(b, times->step, out->share)
+                      : some_rank_changed(b, window) && has_settled(b, window)) ||
+        !is_clear(b, slowest, window, work, speed) || !pays(b, times, now - best, now) ||
         (b->n_moves >= MOST_MOVES && !is_new_change(b, speed)))
         return;
     out->kind = MOT_BALANCE_MOVE;
@@ -360,22 +379,27 @@ static void look_for_move(MotRebalance *b, const MotStepTimes *times, MotDecisio
 static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
 {
     Speed speed[MOT_BALANCE_RANKS];
-    double part[MOT_BALANCE_RANKS];
+    double work[MOT_BALANCE_RANKS];
     uint32_t slowest;
-    find_speeds(b, SHORT, times->step, speed);
-    find_parts(b, b->trial.share, part);
-    double drift = predict(b, speed, part, &slowest) / b->trial.model;
-    out->kind = MOT_BALANCE_MEASURED;
-    out->before = b->trial.before;
-    out->predicted = b->trial.predicted;
-    out->measured = b->trial.before * drift - recent(b, &b->total, 0, SHORT);
+    uint32_t n = (uint32_t)(times->step - b->trial.effective + 1);
+    find_speeds(b, n, times->step, speed);
+    mot_split_work_deal(b->work, b->trial.share, b->n, work);
+    double drift = predict(b, speed, work, &slowest) / b->trial.model;
+    double measured = b->trial.before * drift - recent(b, &b->total, 0, n);
+    bool is_good = measured >= 0.5 * b->trial.predicted || find_changed(b, speed) < b->n;
+    if (!is_good && n < PATIENCE)
+        return;
+    *out = (MotDecision){.kind = MOT_BALANCE_MEASURED,
+                         .before = b->trial.before,
+                         .predicted = b->trial.predicted,
+                         .measured = measured};
     b->trial.is_open = false;
     if (memcmp(b->share, b->trial.share, b->n * sizeof *b->share) == 0) {
         *out = (MotDecision){.kind = MOT_BALANCE_KEEP}; /* it was not carried out */
         b->paused = times->step + PAUSE;
         return;
     }
-    if (out->measured >= 0.5 * out->predicted || find_changed(b, speed) < b->n)
+    if (is_good)
         return;
     out->kind = MOT_BALANCE_UNDO;
     memcpy(out->share, b->trial.share, sizeof out->share);
@@ -406,12 +430,12 @@ static void look_for_link(MotRebalance *b, const MotStepTimes *times, MotDecisio
 static void record(MotRebalance *b, const MotStepTimes *times)
 {
     uint32_t at = b->count % HISTORY;
-    double part[MOT_BALANCE_RANKS], total = 0;
-    find_parts(b, times->share, part);
+    double work[MOT_BALANCE_RANKS], total = 0;
+    mot_split_work_deal(b->work, times->share, b->n, work);
     for (uint32_t i = 0; i < b->n; i++) {
         const MotRankTimes *t = &times->rank[i];
-        bool has_work = part[i] > 0 && t->resizable > 0;
-        b->unit.at[at][i] = has_work ? t->resizable / part[i] : NAN;
+        bool has_work = work[i] > 0 && t->resizable > 0;
+        b->unit.at[at][i] = has_work ? t->resizable / work[i] : NAN;
         b->other.at[at][i] = t->other;
         b->comm.at[at][i] = t->comm;
         total = fmax(total, t->resizable + t->other + t->comm + t->wait);
@@ -460,57 +484,11 @@ MotPolicy mot_rebalance_policy(MotRebalance *b)
     return (MotPolicy){b, decide};
 }
 
-MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, uint32_t n_work, uint32_t n)
+MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, uint32_t n)
 {
     MotRebalance *b = mot_arena_new(&ctx->arena, MotRebalance);
-    *b = (MotRebalance){.work = work, .n_work = n_work, .n = n, .moved_at = -1};
+    *b = (MotRebalance){.work = work, .n = n, .moved_at = -1};
     for (uint32_t i = 0; i < n; i++)
         b->known[i] = NAN;
     return b;
-}
-
-/* ---- A plan's split work ---- */
-
-typedef MotVec(MotSplitWork) SplitWorks;
-
-static void add_work(MotCtx *ctx, SplitWorks *all, int64_t units, double weight)
-{
-    uint32_t i = 0;
-    while (i < all->n && all->data[i].units != units)
-        i++;
-    if (i == all->n)
-        mot_vec_push(&ctx->arena, all, (MotSplitWork){units, 0});
-    all->data[i].weight += weight;
-}
-
-MotStatus mot_rebalance_find_work(MotCtx *ctx, const MotPlan *plan, const MotSplitWork **out_work,
-                                  uint32_t *out_n)
-{
-    MotCost *cost;
-    MotFactors *factors;
-    SplitWorks all = {0};
-    double sum = 0;
-    const MotGraph *g = plan->graph;
-    if (plan->stages.n != 1 || plan->stages.data[0].mesh.n_axes != 1)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                        "shares are rebalanced in plans of one stage with one mesh axis; this one "
-                        "has %u stages, the first with %u axes",
-                        plan->stages.n, plan->stages.data[0].mesh.n_axes);
-    MOT_TRY(mot_cost_of_plan(plan, &cost));
-    MOT_TRY(mot_plan_factors(ctx, g, &factors));
-    for (uint32_t i = 0; i < g->body.n; i++) {
-        MotOpId id = g->body.data[i];
-        int factor = plan->ops[id].factor[0];
-        if (factor < 0 || mot_op_info(mot_graph_op(g, id)->kind)->class == MOT_SINK)
-            continue;
-        double seconds = mot_cost_split(cost, mot_graph_op(g, id), &factors[id], factor);
-        if (seconds > 0)
-            add_work(ctx, &all, factors[id].factor[factor].size, seconds);
-        sum += seconds;
-    }
-    for (uint32_t i = 0; i < all.n; i++)
-        all.data[i].weight /= sum;
-    *out_work = all.data;
-    *out_n = all.n;
-    return MOT_OK;
 }

@@ -1,8 +1,7 @@
 /*
  * Shares that follow the devices' speed while a training runs: a policy (ir/balance.h) for plans of one stage and one mesh axis.
  *
- * A rank's step is modelled as unit * work(shares) + other: `work` is the part of the split work that integer shares give it, over dims of few units
- * (heads, samples) as they are dealt out. From the medians of the last steps follow the shares whose slowest rank is fastest. They are worth a move if
+ * A rank's step is modelled as unit * work(shares) + other: `work` is the part of the split work that integer shares give it (split_work.h). From the medians of the last steps follow the shares whose slowest rank is fastest. They are worth a move if
  * they save GAIN of the step, clearly more than the noise of the measurements, and over the steps that the present speeds may be expected to last (as long as those
  * before them did) more than a move has cost so far. Communicating and waiting are no part of the model: a slow link is reported, and who waits for a slow neighbour is not slow.
  *
@@ -17,23 +16,12 @@
 #define MOTLEY_PASSES_PLAN_REBALANCE_H
 
 #include "ir/balance.h"
-#include "ir/plan.h"
-
-/* What part of the split work is dealt out in so many units. */
-typedef struct MotSplitWork {
-    int64_t units;
-    double weight;
-} MotSplitWork;
+#include "passes/plan/split_work.h"
 
 typedef struct MotRebalance MotRebalance;
 
-/* The split work of a plan of one stage and one axis, by units; the weights add up to 1 (there is none in
- * a plan that splits nothing). Fails with MOT_ERR_USAGE for other plans. */
-MOT_CHECKED MotStatus mot_rebalance_find_work(MotCtx *ctx, const MotPlan *plan,
-                                              const MotSplitWork **out_work, uint32_t *out_n);
 /* A policy for n ranks, with no measurements yet; it lives in ctx's arena. */
-MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, uint32_t n_work,
-                                 uint32_t n);
+MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, uint32_t n);
 void mot_rebalance_decide(MotRebalance *rebalance, const MotStepTimes *times,
                           MotDecision *out_decision);
 /* The same as a policy. */

@@ -14,18 +14,27 @@
 
 #include <cmocka.h>
 
-enum { RANKS = 4, MOST_DECISIONS = 100 };
-static const MotSplitWork fine[] = {{4096, 1}}, coarse[] = {{8, 0.5}, {512, 0.5}};
+enum { RANKS = 4, MOST_DECISIONS = 100, MOST_STEPS = 2000 };
+
+/* Work that is dealt out in `units[k]`, as much in each; `whole`: seconds of every rank for each second that is split. */
+typedef struct {
+    uint32_t n;
+    int64_t units[2];
+    double whole;
+} Deal;
+static const Deal fine = {1, {4096}, 0}, coarse = {2, {8, 512}, 0}, samples28 = {1, {28}, 0},
+                  samples52 = {1, {52}, 0}, heads28 = {2, {28, 1024}, 0},
+                  heads52 = {2, {52, 1024}, 0}, partly = {2, {28, 1024}, 0.1};
 
 typedef struct {
-    const MotSplitWork *work;
-    uint32_t n_work;
+    Deal deal;
     double (*slow)(int64_t step, uint32_t rank); /* the rank's time to that of a usual one */
     double (*noise)(int64_t step, uint32_t rank);
     double (*link)(int64_t step, uint32_t rank); /* seconds of communication */
     int64_t steps;
     int64_t share[RANKS];
     double resize_seconds;
+    uint64_t seed; /* of the noise */
 } Series;
 
 typedef struct {
@@ -34,6 +43,7 @@ typedef struct {
     uint32_t n, n_moves, n_undone, n_links;
     int64_t share[RANKS]; /* in the end */
     double seconds;       /* all steps together */
+    double step_seconds[MOST_STEPS];
 } Outcome;
 
 static uint64_t seed;
@@ -53,11 +63,20 @@ static double part_of(const Series *s, const int64_t *share, uint32_t rank)
 {
     double part = 0;
     int64_t parts[RANKS];
-    for (uint32_t k = 0; k < s->n_work; k++) {
-        mot_share_split(share, RANKS, s->work[k].units, parts);
-        part += s->work[k].weight * (double)parts[rank] / (double)s->work[k].units;
+    for (uint32_t k = 0; k < s->deal.n; k++) {
+        mot_share_split(share, RANKS, s->deal.units[k], parts);
+        part += (double)parts[rank] / (double)s->deal.units[k] + (parts[rank] ? s->deal.whole : 0);
     }
-    return part;
+    return part / (s->deal.n * (1 + s->deal.whole));
+}
+
+static const MotSplitWork *make_work(MotCtx *ctx, const Deal *deal)
+{
+    MotSplitWork *work = mot_arena_new(&ctx->arena, MotSplitWork);
+    for (uint32_t k = 0; k < deal->n; k++)
+        mot_split_work_add(ctx, work, deal->units[k], (MotSeconds){.arithmetic = {deal->whole, 1}});
+    mot_split_work_finish(work);
+    return work;
 }
 
 /* One second for all of the split work on a usual device, a hundredth for the rest. */
@@ -90,11 +109,11 @@ static void count(Outcome *o, int64_t step, const MotDecision *d)
 static Outcome run(MotCtx *ctx, const Series *s)
 {
     Outcome o = {0};
-    MotRebalance *b = mot_rebalance_make(ctx, s->work, s->n_work, RANKS);
+    MotRebalance *b = mot_rebalance_make(ctx, make_work(ctx, &s->deal), RANKS);
     MotPolicy policy = mot_rebalance_policy(b);
     MotDecision pending = {0};
     int64_t effective = -1;
-    seed = 7;
+    seed = s->seed + 7;
     memcpy(o.share, s->share, sizeof o.share);
     for (int64_t step = 0; step < s->steps; step++) {
         MotRankTimes rank[RANKS];
@@ -104,7 +123,8 @@ static Outcome run(MotCtx *ctx, const Series *s)
             memcpy(o.share, pending.share, sizeof o.share);
             times.resize_seconds = s->resize_seconds;
         }
-        o.seconds += measure(s, step, o.share, rank) + times.resize_seconds;
+        o.step_seconds[step] = measure(s, step, o.share, rank);
+        o.seconds += o.step_seconds[step] + times.resize_seconds;
         policy.decide(policy.self, &times, &d);
         count(&o, step, &d);
         if (d.kind == MOT_BALANCE_MOVE || d.kind == MOT_BALANCE_UNDO) {
@@ -139,6 +159,13 @@ static double ramp(int64_t step, uint32_t rank)
 {
     double t = ((double)step - 50) / 60;
     return rank == 3 ? 1 + fmin(1, fmax(0, t)) : 1;
+}
+
+/* The same in ten steps, up and down. */
+static double short_ramp(int64_t step, uint32_t rank)
+{
+    double up = ((double)step - 50) / 10, down = ((double)step - 150) / 10;
+    return rank == 3 ? 1 + 3 * (fmin(1, fmax(0, up)) - fmin(1, fmax(0, down))) : 1;
 }
 
 /* A period of 12 steps, half of them slow. */
@@ -178,6 +205,18 @@ static double wild(int64_t step, uint32_t rank)
     return exp(0.5 * random_normal());
 }
 
+/* In one step of twenty the whole machine stands still, in another a rank. */
+static double stalls(int64_t step, uint32_t rank)
+{
+    static int64_t drawn = -1;
+    static double all;
+    if (step != drawn)
+        all = random_unit() < 0.05 ? exp(fabs(1.5 * random_normal())) : 1;
+    drawn = step;
+    (void)rank;
+    return all * exp(0.05 * random_normal() + (random_unit() < 0.05 ? fabs(random_normal()) : 0));
+}
+
 /* Microseconds of four of the eight ranks of a training on two cores that others used too, 2000 steps of about 1 ms. */
 static double recorded[2000][RANKS];
 
@@ -186,13 +225,27 @@ static double oversubscribed(int64_t step, uint32_t rank)
     return recorded[step][rank] / 1050;
 }
 
-static void read_recorded(void)
+/* Another one, of another model on another day: no constant of the policy was chosen by it. */
+static double held_out[2000][RANKS];
+
+static double crowded(int64_t step, uint32_t rank)
 {
-    FILE *file = fopen("tests/fixtures/oversubscribed.txt", "r");
+    return held_out[step][rank] / 326;
+}
+
+static void read_recording(const char *path, double (*to)[RANKS])
+{
+    FILE *file = fopen(path, "r");
     assert_non_null(file);
     for (uint32_t i = 0; i < 2000 * RANKS; i++)
-        assert_int_equal(fscanf(file, "%lf", &recorded[i / RANKS][i % RANKS]), 1);
+        assert_int_equal(fscanf(file, "%lf", &to[i / RANKS][i % RANKS]), 1);
     fclose(file);
+}
+
+static void read_recordings(void)
+{
+    read_recording("tests/fixtures/oversubscribed.txt", recorded);
+    read_recording("tests/fixtures/crowded.txt", held_out);
 }
 
 /* ---- The tests ---- */
@@ -210,24 +263,45 @@ static void check_shares(const Outcome *o, const double *speed, double within)
                      speed[i] / all);
 }
 
-/* Speed lost and regained: found within 10 steps, one move each, what was predicted comes true. */
+/* The sum of the speeds in this step, as a step. */
+static double best_seconds(const Series *s, int64_t step)
+{
+    double speed = 0;
+    for (uint32_t i = 0; i < RANKS; i++)
+        speed += 1 / s->slow(step, i);
+    return 1 / speed;
+}
+
+/* From 20 steps after each change on, at least 92 % of what the sum of the speeds could do. */
+static void check_throughput(const Series *s, const Outcome *o, size_t number)
+{
+    static const int64_t from[] = {70, 170}, to[] = {150, 250};
+    for (int k = 0; k < 2; k++)
+        for (int64_t step = from[k]; step < to[k]; step++)
+            if (best_seconds(s, step) < 0.92 * (o->step_seconds[step] - 0.005) - 0.01)
+                fail_msg("case %zu: step %lld takes %.4f s, %.4f are possible", number,
+                         (long long)step, o->step_seconds[step], best_seconds(s, step));
+}
+
+/* Speed lost and regained, with split rows, heads and features, or both: found within 10 steps, one move each, what was predicted comes true. */
 static void follows_an_abrupt_change(void **state)
 {
     static const struct {
+        const Deal *deal;
         double (*slow)(int64_t, uint32_t), (*noise)(int64_t, uint32_t);
         uint32_t rank;
-        double best; /* step with the best shares to the one without a move */
     } cases[] = {
-        {half, NULL, 2, 4.0 / 7},
-        {half, quiet, 2, 4.0 / 7},
-        {quarter, NULL, 1, 4.0 / 13},
-        {quarter, quiet, 1, 4.0 / 13},
+        {&fine, half, NULL, 2},        {&fine, half, quiet, 2},     {&fine, quarter, NULL, 1},
+        {&fine, quarter, quiet, 1},    {&samples28, half, NULL, 2}, {&samples52, quarter, NULL, 1},
+        {&heads28, half, NULL, 2},     {&heads28, half, quiet, 2},  {&heads52, quarter, NULL, 1},
+        {&heads52, quarter, quiet, 1}, {&partly, half, NULL, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Series s = {fine, 1, cases[i].slow, cases[i].noise, NULL, 250, {1, 1, 1, 1}, 0.01};
+        Series s = {
+            *cases[i].deal, cases[i].slow, cases[i].noise, NULL, 250, {1, 1, 1, 1}, 0.01, 0};
         Outcome o = run(*state, &s);
-        assert_int_equal(o.n, 4);
-        assert_int_equal(o.n_moves, 2);
+        if (o.n != 4 || o.n_moves != 2)
+            fail_msg("case %zu: %u decisions, %u moves", i, o.n, o.n_moves);
         for (uint32_t k = 0; k < 2; k++) {
             const MotDecision *move = &o.decision[2 * k], *measured = &o.decision[2 * k + 1];
             int64_t since = o.step[2 * k] + MOT_BALANCE_DELAY - (k ? 150 : 50);
@@ -239,15 +313,25 @@ static void follows_an_abrupt_change(void **state)
             assert_true(fabs(measured->measured - move->predicted) < 0.1 * move->predicted + 0.01);
         }
         assert_int_equal(o.decision[0].rank, cases[i].rank);
-        double after = o.decision[1].before - o.decision[1].measured;
-        assert_true(after / o.decision[1].before < 1.08 * cases[i].best + 0.01);
-        check_shares(&o, (const double[]){1, 1, 1, 1}, 0.012);
+        if (!cases[i].noise && !cases[i].deal->whole)
+            check_throughput(&s, &o, i);
+        check_shares(&o, (const double[]){1, 1, 1, 1}, 0.02);
     }
+}
+
+/* No move is made for what a ramp is on its way to, or it is made good at once. */
+static void follows_a_short_ramp(void **state)
+{
+    Series s = {fine, short_ramp, NULL, NULL, 250, {1, 1, 1, 1}, 0.01, 0};
+    Outcome o = run(*state, &s);
+    assert_in_range(o.n_moves, 2, 4);
+    assert_int_equal(o.n_undone, 0);
+    check_throughput(&s, &o, 0);
 }
 
 static void follows_a_ramp(void **state)
 {
-    Series s = {fine, 1, ramp, quiet, NULL, 300, {1, 1, 1, 1}, 0.01};
+    Series s = {fine, ramp, quiet, NULL, 300, {1, 1, 1, 1}, 0.01, 0};
     Outcome o = run(*state, &s);
     assert_in_range(o.n_moves, 1, 4);
     assert_int_equal(o.n_undone, 0);
@@ -256,7 +340,7 @@ static void follows_a_ramp(void **state)
 
 static void does_not_chase_an_oscillation(void **state)
 {
-    Series s = {fine, 1, oscillating, quiet, NULL, 600, {1, 1, 1, 1}, 0.01};
+    Series s = {fine, oscillating, quiet, NULL, 600, {1, 1, 1, 1}, 0.01, 0};
     Outcome o = run(*state, &s);
     int64_t last = -1000;
     for (uint32_t i = 0; i < o.n; i++)
@@ -266,17 +350,17 @@ static void does_not_chase_an_oscillation(void **state)
             last = o.step[i];
         }
     /* Two periods of the same sort further apart are two changes. */
-    Series slow = {fine, 1, half, quiet, NULL, 250, {1, 1, 1, 1}, 0.01};
+    Series slow = {fine, half, quiet, NULL, 250, {1, 1, 1, 1}, 0.01, 0};
     assert_int_equal(run(*state, &slow).n_moves, 2);
 }
 
 static void keeps_still_under_noise(void **state)
 {
-    static double (*const noises[])(int64_t, uint32_t) = {NULL, quiet,  oversubscribed,
-                                                          wild, bursts, oversubscribed};
-    read_recorded();
+    static double (*const noises[])(int64_t, uint32_t) = {NULL,   quiet,   oversubscribed, wild,
+                                                          bursts, crowded, stalls};
+    read_recordings();
     for (size_t i = 0; i < sizeof noises / sizeof *noises; i++) {
-        Series s = {fine, 1, equal, noises[i], NULL, 2000, {1, 1, 1, 1}, 0.01};
+        Series s = {fine, equal, noises[i], NULL, 2000, {1, 1, 1, 1}, 0.01, 0};
         Outcome o = run(*state, &s);
         if (o.n)
             fail_msg("noise %zu: %u decisions, the first of kind %d after step %lld", i, o.n,
@@ -284,21 +368,33 @@ static void keeps_still_under_noise(void **state)
     }
 }
 
-/* Under the noise that was recorded, half the speed is still seen, if later. */
+/* Under noise, half the speed is still seen, and that it came back, if later; hardly ever is a move undone that was right. */
 static void sees_through_noise(void **state)
 {
-    read_recorded();
-    Series s = {fine, 1, half, oversubscribed, NULL, 250, {1, 1, 1, 1}, 0.01};
-    Outcome o = run(*state, &s);
-    assert_in_range(o.n_moves, 2, 3);
-    assert_in_range(o.step[0], 52, 90);
-    assert_int_equal(o.decision[0].rank, 2);
+    static double (*const noises[])(int64_t, uint32_t) = {oversubscribed, crowded, bursts, stalls};
+    uint32_t n_undone = 0;
+    read_recordings();
+    for (size_t i = 0; i < sizeof noises / sizeof *noises; i++)
+        for (uint64_t draw = 0; draw < 3; draw++) {
+            Series s = {fine, half, noises[i], NULL, 250, {1, 1, 1, 1}, 0.01, 1000 * draw};
+            Outcome o = run(*state, &s);
+            uint32_t back = 1;
+            while (back < o.n && (o.step[back] < 150 || o.decision[back].kind != MOT_BALANCE_MOVE))
+                back++;
+            if (o.n == 0 || o.step[0] < 50 || o.step[0] > 75 || o.decision[0].rank != 2)
+                fail_msg("noise %zu, draw %d: the change is seen after step %lld", i, (int)draw,
+                         o.n ? (long long)o.step[0] : -1);
+            if (back == o.n || o.step[back] > 175)
+                fail_msg("noise %zu, draw %d: its end is not seen", i, (int)draw);
+            n_undone += o.n_undone;
+        }
+    assert_in_range(n_undone, 0, 2);
 }
 
 /* Shares that were wrong from the start, and dims of few units: what is left is less than a unit. */
 static void finds_the_best_integers(void **state)
 {
-    Series s = {coarse, 2, uneven, NULL, NULL, 60, {1, 1, 1, 1}, 0.01};
+    Series s = {coarse, uneven, NULL, NULL, 60, {1, 1, 1, 1}, 0.01, 0};
     Outcome o = run(*state, &s);
     assert_in_range(o.n_moves, 1, 2);
     double best = 1e9, end = 0;
@@ -320,7 +416,7 @@ static double slow_link(int64_t step, uint32_t rank)
 /* A slow link makes all wait and nobody compute longer: it is told once, and nothing moves. */
 static void a_slow_link_is_no_slow_device(void **state)
 {
-    Series s = {fine, 1, equal, quiet, slow_link, 300, {1, 1, 1, 1}, 0.01};
+    Series s = {fine, equal, quiet, slow_link, 300, {1, 1, 1, 1}, 0.01, 0};
     Outcome o = run(*state, &s);
     assert_int_equal(o.n, 1);
     assert_int_equal(o.n_links, 1);
@@ -331,12 +427,12 @@ static void a_slow_link_is_no_slow_device(void **state)
 /* A move costs more than it saves in the steps that are left. */
 static void does_not_move_what_does_not_pay(void **state)
 {
-    Series s = {fine, 1, half, NULL, NULL, 56, {1, 1, 1, 1}, 0.01};
+    Series s = {fine, half, NULL, NULL, 56, {1, 1, 1, 1}, 0.01, 0};
     assert_int_equal(run(*state, &s).n_moves, 0);
     s.steps = 70;
     assert_int_equal(run(*state, &s).n_moves, 1);
     /* Known from the first move, made for the wrong shares: 100 s. */
-    Series dear = {fine, 1, half, NULL, NULL, 150, {2, 1, 1, 1}, 100};
+    Series dear = {fine, half, NULL, NULL, 150, {2, 1, 1, 1}, 100, 0};
     Outcome o = run(*state, &dear);
     assert_int_equal(o.n_moves, 1);
     assert_true(o.step[0] < 50);
@@ -350,10 +446,10 @@ static double stubborn(int64_t step, uint32_t rank)
 
 static void undoes_what_gained_nothing(void **state)
 {
-    MotRebalance *b = mot_rebalance_make(*state, fine, 1, RANKS);
+    MotRebalance *b = mot_rebalance_make(*state, make_work(*state, &fine), RANKS);
     int64_t share[RANKS] = {1, 1, 1, 1}, pending[RANKS], effective = -1, undone = -1;
     uint32_t n_moves = 0;
-    Series s = {fine, 1, stubborn, NULL, NULL, 0, {0}, 0};
+    Series s = {fine, stubborn, NULL, NULL, 0, {0}, 0, 0};
     for (int64_t step = 0; step < 120; step++) {
         MotRankTimes rank[RANKS];
         MotDecision d;
@@ -373,7 +469,7 @@ static void undoes_what_gained_nothing(void **state)
         }
     }
     assert_int_equal(n_moves, 1);
-    assert_in_range(undone, 55, 70);
+    assert_in_range(undone, 55, 80);
     for (uint32_t i = 0; i < RANKS; i++)
         assert_int_equal(share[i], 1);
 }
@@ -381,11 +477,10 @@ static void undoes_what_gained_nothing(void **state)
 /* A rank that is so slow that it gets nothing is tried again after a while; one that never had a share is not. */
 static void a_rank_without_a_share(void **state)
 {
-    Series never = {fine, 1, equal, NULL, NULL, 1000, {1, 1, 1, 0}, 0.01};
+    Series never = {fine, equal, NULL, NULL, 1000, {1, 1, 1, 0}, 0.01, 0};
     Outcome o = run(*state, &never);
     assert_int_equal(o.n_moves, 0);
-    Series idle = {coarse, 1, quarter, NULL, NULL, 1000, {1, 1, 1, 1}, 0.01};
-    idle.work = (const MotSplitWork[]){{4, 1}};
+    Series idle = {{1, {4}, 0}, quarter, NULL, NULL, 1000, {1, 1, 1, 1}, 0.01, 0};
     o = run(*state, &idle);
     assert_int_equal(o.decision[0].kind, MOT_BALANCE_MOVE);
     assert_int_equal(o.decision[0].share[1], 0);
@@ -395,7 +490,7 @@ static void a_rank_without_a_share(void **state)
 /* Same measurements, same decisions. */
 static void is_deterministic(void **state)
 {
-    Series s = {coarse, 2, oscillating, bursts, NULL, 500, {3, 1, 1, 1}, 0.01};
+    Series s = {coarse, oscillating, bursts, NULL, 500, {3, 1, 1, 1}, 0.01, 0};
     Outcome a = run(*state, &s), b = run(*state, &s);
     assert_int_equal(a.n, b.n);
     assert_true(a.n > 0);
@@ -410,28 +505,26 @@ static void work_follows_the_plan(void **state)
     MotCtx *ctx = *state;
     static const double slow[] = {1, 2, 4, 8};
     const GptSizes sizes = {.b = 24, .t = 64, .h = 8, .d = 32, .v = 256, .layers = 1};
-    const MotSplitWork *work;
-    uint32_t n;
+    MotSplitWork work;
     MotPlan *plan;
     MotGraph *g = make_gpt(ctx, sizes, "sgd:lr=0.1");
     const MotCluster *cluster = make_cluster(ctx, 4, slow, 1e-5, 1e9);
     for (int rows = 0; rows < 2; rows++) {
         static const MotFix fix = {"*", "batch"};
         MotPlanOpts opts = {.fixes = &fix, .n_fixes = (uint32_t)rows};
-        double sum = 0, samples = 0;
+        double samples = 0;
         assert_int_equal(mot_plan_make(ctx, g, cluster, &opts, &plan), MOT_OK);
-        assert_int_equal(mot_rebalance_find_work(ctx, plan, &work, &n), MOT_OK);
-        assert_true(n > 0);
-        for (uint32_t i = 0; i < n; i++) {
-            assert_true(work[i].units > 1 && work[i].weight > 0);
-            sum += work[i].weight;
-            samples += work[i].units == 24 ? work[i].weight : 0;
+        assert_int_equal(mot_split_work_find(ctx, plan, &work), MOT_OK);
+        assert_true(work.ops.n > 0 && fabs(work.at[MOT_SPLIT_GRID] - 1) < 1e-9);
+        for (uint32_t i = 0; i < work.ops.n; i++) {
+            const MotSplitOps *ops = &work.ops.data[i];
+            assert_true(ops->units > 1 && ops->weight > 0);
+            samples += ops->units == 24 ? ops->weight * mot_seconds_at(&ops->seconds, 1) : 0;
         }
-        assert_true(fabs(sum - 1) < 1e-9);
         assert_true(!rows || samples > 0.5);
     }
     mot_vec_push(&ctx->arena, &plan->stages, plan->stages.data[0]);
-    assert_int_equal(mot_rebalance_find_work(ctx, plan, &work, &n), MOT_ERR_USAGE);
+    assert_int_equal(mot_split_work_find(ctx, plan, &work), MOT_ERR_USAGE);
 }
 
 static int make_ctx(void **state)
@@ -453,6 +546,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
     const struct CMUnitTest tests[] = {
         TEST(follows_an_abrupt_change),
+        TEST(follows_a_short_ramp),
         TEST(follows_a_ramp),
         TEST(does_not_chase_an_oscillation),
         TEST(keeps_still_under_noise),
