@@ -5,8 +5,8 @@
  * they save GAIN of the step, clearly more than the noise of the measurements, and over the steps that the present speeds may be expected to last (as long as those
  * before them did) more than a move has cost so far. Communicating and waiting are no part of the model: a slow link is reported, and who waits for a slow neighbour is not slow.
  *
- * Hysteresis: at most two moves for one change of speeds; a speed that comes back soon after a move oscillates, and then the next move has to wait; a
- * move that saved less than half of what was predicted is undone. A rank without a share has no speed: its last one ages towards the others' median, so
+ * Hysteresis: nothing moves while a speed is still changing; at most two moves for one change of speeds; a speed that comes back soon after a move oscillates, and then the next move has to wait; a
+ * move that saved less than half of what was predicted is undone, after as many steps as it takes to tell that from noise. A rank without a share has no speed: its last one ages towards the others' median, so
  * that it is tried again in the end; one that never had a share gets none.
  *
  * Everything follows from the measurements given, in their order: no clock, no chance. Time: medians of 40 values a rank a step; integer shares are searched for only
