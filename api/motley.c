@@ -33,12 +33,13 @@ struct MotleyModel {
 static const MotOption api_options[] = {
     {"--steps", "N", "steps in all, for schedules of the learning rate"}, {NULL, NULL, NULL}};
 /* The name is for messages: its --help lists the options. */
-static const MotVerb verb = {.name = "train",
-                             .operands = "MODEL",
-                             .options = (const MotOption *const[]){
-                                 api_options, mot_input_options, mot_training_options,
-                                 mot_step_options, mot_model_options, mot_device_options,
-                                 mot_plan_options, mot_plan_file_options, mot_rank_options, NULL}};
+static const MotVerb verb = {
+    .name = "train",
+    .operands = "MODEL",
+    .options = (const MotOption *const[]){api_options, mot_input_options, mot_loss_options,
+                                          mot_optimizer_options, mot_step_options,
+                                          mot_model_options, mot_device_options, mot_plan_options,
+                                          mot_plan_file_options, mot_rank_options, NULL}};
 
 static const MotleyStatus statuses[] = {
     [MOT_OK] = MOTLEY_OK,

@@ -119,8 +119,8 @@ const MotVerb mot_verb_bench = {
     .name = "bench",
     .operands = "MODEL|PLAN",
     .summary = "time training steps on one repeated batch",
-    .options =
-        (const MotOption *const[]){bench_options, mot_input_options, mot_training_options,
-                                   mot_step_options, mot_model_options, mot_device_options,
-                                   mot_plan_options, mot_plan_file_options, mot_rank_options, NULL},
+    .options = (const MotOption *const[]){bench_options, mot_input_options, mot_loss_options,
+                                          mot_optimizer_options, mot_step_options,
+                                          mot_model_options, mot_device_options, mot_plan_options,
+                                          mot_plan_file_options, mot_rank_options, NULL},
     .run = run_bench};

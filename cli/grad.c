@@ -11,7 +11,8 @@
 #include <string.h>
 
 static const MotOption grad_options[] = {
-    {"--grads", "DIR", "where the gradients go, one .npy an initializer"}, {NULL, NULL, NULL}};
+    {"--grads", "DIR", "where the gradients go, one .npy an initializer; required"},
+    {NULL, NULL, NULL}};
 
 /* Bytes other than [A-Za-z0-9._~-] become %XX; names over 200 bytes are cut and get a hash. */
 static const char *file_name(MotCtx *ctx, const char *name)
@@ -115,7 +116,7 @@ const MotVerb mot_verb_grad = {
     .name = "grad",
     .operands = "MODEL|PLAN",
     .summary = "print the loss and write the gradient of every trained initializer",
-    .options = (const MotOption *const[]){mot_input_options, mot_training_options, grad_options,
+    .options = (const MotOption *const[]){mot_input_options, mot_loss_options, grad_options,
                                           mot_model_options, mot_device_options, mot_plan_options,
                                           mot_plan_file_options, mot_rank_options, NULL},
     .run = run_grad};

@@ -70,6 +70,6 @@ const MotVerb mot_verb_opt = {
     .name = "opt",
     .operands = "FILE",
     .summary = "run graph passes on a graph's text or a model file and print the result",
-    .options = (const MotOption *const[]){opt_options, mot_training_options, mot_input_options,
-                                          mot_model_options, NULL},
+    .options = (const MotOption *const[]){opt_options, mot_loss_options, mot_optimizer_options,
+                                          mot_input_options, mot_model_options, NULL},
     .run = run_opt};

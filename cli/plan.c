@@ -111,15 +111,16 @@ const MotVerb mot_verb_plan = {
     .name = "plan",
     .operands = "MODEL",
     .summary = "choose how to split every operator over the devices",
-    .options =
-        (const MotOption *const[]){plan_options, mot_training_options, mot_step_options,
-                                   mot_model_options, mot_device_options, mot_plan_options, NULL},
+    .options = (const MotOption *const[]){plan_options, mot_loss_options, mot_optimizer_options,
+                                          mot_step_options, mot_model_options, mot_device_options,
+                                          mot_plan_options, NULL},
     .run = run_plan};
 
 const MotVerb mot_verb_explain = {
     .name = "explain",
     .operands = "PLAN|MODEL [NODE]",
     .summary = "show a plan, or an operator's choices with their costs",
-    .options = (const MotOption *const[]){mot_training_options, mot_step_options, mot_model_options,
-                                          mot_device_options, mot_plan_options, NULL},
+    .options =
+        (const MotOption *const[]){mot_loss_options, mot_optimizer_options, mot_step_options,
+                                   mot_model_options, mot_device_options, mot_plan_options, NULL},
     .run = run_explain};

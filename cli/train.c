@@ -17,9 +17,9 @@
 static const MotOption train_options[] = {
     {"--data", "DATA",
      "text:FILE[,unit=byte], tokens:FILE.bin, npy:INPUT=X.npy,LABELS=Y.npy, idx:IMAGES,LABELS or "
-     "csv:FILE,label=COLUMN"},
-    {"--steps", "N", "steps in all"},
-    {"--out", "DIR", "checkpoints, log and trained model go there"},
+     "csv:FILE,label=COLUMN; required"},
+    {"--steps", "N", "steps in all; required"},
+    {"--out", "DIR", "checkpoints, log and trained model go there; required"},
     {"--seed", "S", "order of the data; default 0"},
     {"--resume", NULL, "go on from the newest sound checkpoint in --out"},
     {"--resize", "STEP:[AXIS=]8/4/2", "new shares before this step, counted from 0 (repeatable)"},
@@ -374,7 +374,8 @@ const MotVerb mot_verb_train = {
     .name = "train",
     .operands = "MODEL|PLAN",
     .summary = "train the model",
-    .options = (const MotOption *const[]){train_options, mot_training_options, mot_step_options,
-                                          mot_model_options, mot_device_options, mot_plan_options,
-                                          mot_plan_file_options, mot_rank_options, NULL},
+    .options =
+        (const MotOption *const[]){train_options, mot_loss_options, mot_optimizer_options,
+                                   mot_step_options, mot_model_options, mot_device_options,
+                                   mot_plan_options, mot_plan_file_options, mot_rank_options, NULL},
     .run = run_train};

@@ -30,12 +30,14 @@ const MotOption mot_input_options[] = {
     {"--input", "NAME=FILE.npy", "what an input holds (repeatable)"},
     {"--cast", NULL, "arrays of float64 may become float32"},
     {NULL, NULL, NULL}};
-const MotOption mot_training_options[] = {
+const MotOption mot_loss_options[] = {
     {"--loss", "LOSS",
      "cross_entropy:LOGITS:LABELS, mse:OUTPUT:TARGET, bce:OUTPUT:TARGET or output:NAME"},
+    {NULL, NULL, NULL}};
+const MotOption mot_optimizer_options[] = {
     {"--optimizer", "OPT",
      "sgd:lr=..., momentum, adam or adamw:lr=3e-4,betas=0.9/0.95,wd=0.1,clip=1.0, or "
-     "demo:lr=1e-3,replicas=4,k=32,s=64"},
+     "demo:lr=1e-3,replicas=4,k=32,s=64; default adamw:lr=3e-4"},
     {NULL, NULL, NULL}};
 const MotOption mot_step_options[] = {
     {"--accumulate", "N", "micro-batches a step: gradients are summed over N batches; default 1"},

@@ -34,8 +34,8 @@ MotStatus mot_plan_file_read(MotCtx *ctx, const char *path, MotPlan **out_plan)
 }
 
 /* The options that decide what the graph is. */
-static const MotOption *const source_options[] = {mot_training_options, mot_step_options,
-                                                  mot_model_options, NULL};
+static const MotOption *const source_options[] = {mot_loss_options, mot_optimizer_options,
+                                                  mot_step_options, mot_model_options, NULL};
 
 static MotStatus hash_file(MotCtx *ctx, const char *path, const char **out_hash)
 {

@@ -375,10 +375,12 @@ static MotStatus explain(const MotPlan *plan, const char *glob, MotText *out, Mo
             put_var(&e, v, w);
         n++;
     }
-    if (n == 0)
-        return mot_fail(plan->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                        "no operator with a choice matches %s", mot_quote(&plan->ctx->arena, glob));
-    return MOT_OK;
+    if (n > 0)
+        return MOT_OK;
+    mot_fail(plan->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "no operator with a choice matches %s",
+             mot_quote(&plan->ctx->arena, glob));
+    mot_hint(plan->ctx, "without it explain lists the layers, whose names it matches");
+    return plan->ctx->status;
 }
 
 MotStatus mot_plan_explain(const MotPlan *plan, const char *glob, MotText *out)
