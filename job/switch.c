@@ -170,7 +170,7 @@ static uint32_t find_busiest(const MotJob *job)
 /* Shares are small integers: they are multiplied until the new one has its place among them. */
 static void add_member(const MotJob *job, Members *m, uint32_t device)
 {
-    enum { FINE = 64 };
+    static const double FINE = 64;
     double share = 0, speed = 0;
     int64_t factor = 1;
     for (uint32_t i = 0; i < m->n; i++) {

@@ -15,7 +15,7 @@ static MotPipeline *lower_plan(MotCtx *ctx, const char *path)
 {
     const MotFileMap *map;
     MotPlan *plan;
-    MotPipeline *pipeline;
+    MotPipeline *pipeline = NULL;
     if (mot_file_map(ctx, path, &map) != MOT_OK ||
         mot_plan_parse(ctx, path, mot_arena_strndup(&ctx->arena, (const char *)map->data, map->n),
                        &plan) != MOT_OK ||
