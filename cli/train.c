@@ -3,6 +3,7 @@
 
 #include "cli/answer.h"
 #include "cli/balance.h"
+#include "cli/log.h"
 #include "cli/members.h"
 #include "cli/verbs.h"
 #include "job/shares.h"
@@ -250,7 +251,8 @@ static void print_answer(const MotTrainer *t, const char *model)
 static MotStatus take_folder(MotTrainer *t)
 {
     MOT_TRY(mot_file_make_dir(t->ctx, t->out));
-    MotStatus status = mot_file_lock(t->ctx, mot_arena_printf(&t->ctx->arena, "%s/lock", t->out));
+    t->lock = mot_arena_printf(&t->ctx->arena, "%s/lock", t->out);
+    MotStatus status = mot_file_lock(t->ctx, t->lock);
     if (status == MOT_ERR_USAGE)
         mot_hint(t->ctx, "another training writes into this folder; give another --out");
     MOT_TRY(status);
@@ -310,6 +312,24 @@ static MotStatus publish(MotTrainer *t)
     mot_json_close(&w, '}');
     return mot_file_write(t->ctx, mot_arena_printf(arena, "%s/job.json", t->out),
                           mot_text_get(&w.text), w.text.n);
+}
+
+MotStatus mot_trainer_keep_folder(MotTrainer *t)
+{
+    if (access(t->lock, F_OK) == 0)
+        return MOT_OK;
+    mot_trainer_make_room(t);
+    mot_warn(
+        t->ctx, (MotLoc){t->out, NULL},
+        "was removed while the training writes into it; it is made again, without what it held");
+    MOT_TRY(mot_file_make_dir(t->ctx, t->out));
+    MOT_TRY(mot_file_lock(t->ctx, t->lock));
+    t->control = mot_control_open(t->ctx, t->out);
+    MOT_TRY(publish(t));
+    if (access(t->log, F_OK) == 0)
+        return MOT_OK;
+    fclose(t->log_file);
+    return mot_log_open(t->ctx, t->log, t->step, &t->log_file);
 }
 
 MotStatus mot_trainer_renew(MotTrainer *t)

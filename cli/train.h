@@ -24,7 +24,7 @@ typedef struct MotTrainer {
     MotData *data;
     int64_t steps, validate_every, save_every, first_step;
     uint64_t seed;
-    const char *out, *log, *data_text;
+    const char *out, *lock, *log, *data_text;
     const char *structure; /* of the model, for checkpoints */
     MotResize *resizes;
     uint32_t n_resizes;
@@ -54,6 +54,8 @@ MOT_CHECKED MotStatus mot_trainer_run(MotTrainer *t);
 MOT_CHECKED MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss);
 /* Fills the host's buffers with what step t->step takes. */
 void mot_trainer_prepare(MotTrainer *t);
+/* The folder and what stands in it all the time, again if somebody removed it. Not to be called within a scope. */
+MOT_CHECKED MotStatus mot_trainer_keep_folder(MotTrainer *t);
 /* What depends on who the members are, from the job: the lines of progress, the policy of --balance, job.json. */
 MOT_CHECKED MotStatus mot_trainer_renew(MotTrainer *t);
 /* For a line of another kind than a step's. */

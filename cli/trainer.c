@@ -329,6 +329,7 @@ static MotStatus run_loop(MotTrainer *t)
         MOT_TRY(mot_members_serve(t));
         MOT_TRY(hold(t, change_shares));
         MOT_TRY(hold(t, do_step));
+        MOT_TRY(mot_trainer_keep_folder(t));
         MOT_TRY(hold(t, validate_and_save));
         if (t->is_stopping)
             return MOT_STOPPED;
