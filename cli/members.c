@@ -171,13 +171,15 @@ static MotStatus read_device(MotCtx *ctx, const char *text, MotDevice *out_devic
     return MOT_OK;
 }
 
-/* A device that was a member before comes back as what it was, or as it is described now. */
-static MotStatus join(MotTrainer *t, const char *text)
+/* A device that was a member before comes back as what it was, or as it is described now. Leaves the name of what was described. */
+static MotStatus join(MotTrainer *t, const char **text)
 {
     MotCluster *cluster = t->job->cluster;
     MotDevice device;
     uint32_t i = 0;
-    MOT_TRY(read_device(t->ctx, text, &device));
+    bool is_described = (*text)[0] == '{';
+    MOT_TRY(read_device(t->ctx, *text, &device));
+    *text = device.name;
     if (find_member(t, device.name) < mot_session_ranks(t->job->session))
         return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is a member already",
                         mot_quote(&t->ctx->arena, device.name));
@@ -185,18 +187,18 @@ static MotStatus join(MotTrainer *t, const char *text)
         i++;
     if (i == cluster->devices.n)
         mot_vec_push(&t->ctx->arena, &cluster->devices, device);
-    else if (text[0] == '{')
+    else if (is_described)
         cluster->devices.data[i] = device;
     return mot_job_add_device(t->ctx, t->job, i);
 }
 
-static MotStatus leave(MotTrainer *t, const char *name)
+static MotStatus leave(MotTrainer *t, const char **name)
 {
     bool is_leaving[MOT_MAX_RANKS] = {0};
-    uint32_t n = mot_session_ranks(t->job->session), rank = find_member(t, name);
+    uint32_t n = mot_session_ranks(t->job->session), rank = find_member(t, *name);
     if (rank == n) {
         mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is no member",
-                 mot_quote(&t->ctx->arena, name));
+                 mot_quote(&t->ctx->arena, *name));
         mot_note(t->ctx, "the members and their shares are %s", members_text(t));
         return t->ctx->status;
     }
@@ -206,7 +208,7 @@ static MotStatus leave(MotTrainer *t, const char *name)
 
 static const struct {
     const char *verb;
-    MotStatus (*act)(MotTrainer *t, const char *device);
+    MotStatus (*act)(MotTrainer *t, const char **device);
 } requests[] = {{"join", join}, {"leave", leave}};
 
 static MotStatus act(MotTrainer *t, const MotRequest *request)
@@ -217,7 +219,7 @@ static MotStatus act(MotTrainer *t, const MotRequest *request)
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
         if (strcmp(requests[i].verb, verb) == 0) {
             mot_trainer_make_room(t);
-            MOT_TRY(requests[i].act(t, device));
+            MOT_TRY(requests[i].act(t, &device));
             return announce(t, verb, device, began_ns);
         }
     return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "the request is neither join nor leave");

@@ -36,6 +36,7 @@ typedef struct {
     uint32_t plan, n_hits;
     uint32_t n_members; /* at least */
     int64_t resize_at;  /* a step; -1: never */
+    bool is_balanced;   /* shares follow the devices' speed beside all that */
 } Run;
 
 static pid_t start(Test *t, const Run *run)
@@ -66,6 +67,7 @@ static pid_t start(Test *t, const Run *run)
                           plans[run->plan][1],
                           plans[run->plan][2],
                           plans[run->plan][3],
+                          run->is_balanced ? "--balance=shares" : "--balance=off",
                           run->resize_at < 0 ? NULL : "--resize",
                           mot_arena_printf(arena, "%lld:%s", (long long)run->resize_at, resize),
                           NULL};
@@ -205,6 +207,7 @@ static void run_once(Test *t)
     int status = 0;
     if (draw(t, 3) == 0)
         run.resize_at = draw(t, N_STEPS);
+    run.is_balanced = draw(t, 3) == 0;
     Job job = {.host = start(t, &run)};
     if (wait_ranks(t, &job, N_DEVICES))
         for (int i = 0; i < N_CHANGES && let_run(&job, draw(t, LATEST_MS)); i++)

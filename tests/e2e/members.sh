@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Who may join and leave a training, what is refused and why, and that a refusal changes nothing; a folder that is removed under a training.
+source "$(dirname "$0")/lib.sh"
+
+write_text "$work/text"
+cat >"$work/cluster.yaml" <<'END'
+devices:
+  - {name: a}
+  - {name: b}
+END
+begin() { # OUT OPTIONS...: a training in the background, some steps on its way: $pid
+    local out=$work/$1
+    shift
+    "$MOTLEY" train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=48 --data "text:$work/text" --steps 1000000 \
+        --loss cross_entropy:logits:labels --optimizer adamw:lr=0.003 -c "$work/cluster.yaml" --out "$out" "$@" >"$work/out" 2>&1 &
+    pid=$!
+    for _ in $(seq 600); do grep -q '^step 3/' "$work/out" && break; sleep 0.1; done
+}
+end() { # Ctrl-C ends it as always
+    kill -INT "$pid"
+    code=0; wait "$pid" || code=$?
+    check "the training ends with 75, not $code" [ "$code" = 75 ]
+}
+refuse() { # CODE TEXT VERB OPTIONS...
+    local want=$1 text=$2 verb=$3 code=0
+    shift 3
+    "$MOTLEY" "$verb" "$@" >"$work/answer" 2>"$work/err" || code=$?
+    check "$verb $*: $want, not $code" [ "$code" = "$want" ]
+    check "and it says: $text" grep -qF -- "$text" "$work/err"
+}
+members() { "$MOTLEY" top "$work/$1" --once | awk '/^ *[0-9]+ / { printf "%s ", $2 }'; }
+
+refuse 2 'no training runs there' leave "$work" a
+begin one
+refuse 2 '--device DEVICE is needed' join "$work/one"
+refuse 2 '"a" is a member already' join "$work/one" --device a
+refuse 2 'unknown key "speed"' join "$work/one" --device '{name: c, speed: 3}'
+refuse 2 'there is no backend' join "$work/one" --device '{name: c, backend: abacus}'
+refuse 2 'describes 2 devices, not one' join "$work/one" --device '{name: c}, {name: d}'
+refuse 4 'its memory is' join "$work/one" --device '{name: c, memory: 1MiB}'
+refuse 2 '"c" is no member' leave "$work/one" c
+check "refusals change nothing: $(members one)" [ "$(members one)" = "a b " ]
+"$MOTLEY" join "$work/one" --device '{name: c, slow: 2}' --json >"$work/answer"
+check "shares follow the speed: $(cat "$work/answer")" grep -q '"devices": \["a", "b", "c"\], "shares": \[2, 2, 1\]' "$work/answer"
+check "it is told by its name" grep -q '^join c: from step ' "$work/out"
+check "a leaves" "$MOTLEY" leave "$work/one" a >/dev/null
+check "and b" "$MOTLEY" leave "$work/one" b >/dev/null
+refuse 2 'no device is left' leave "$work/one" c
+check "c is left: $(members one)" [ "$(members one)" = "c " ]
+check "a comes back" "$MOTLEY" join "$work/one" --device a >/dev/null
+end
+refuse 2 'no training runs there' leave "$work/one" a
+check "nothing of the socket is left" [ ! -e "$work/one/control" ]
+check "the log has who was there" [ "$(grep -c '"event": "members"' "$work/one/steps.jsonl")" = 4 ]
+
+# What the system refuses at a switch: the third rank that is ever started.
+MOTLEY_FAIL=start:3 begin refused --backend ref # compiles nothing: no other threads
+refuse 1 "can't start rank 0" join "$work/refused" --device c
+check "then it can: the fault is over" "$MOTLEY" join "$work/refused" --device c >/dev/null
+end
+
+# The folder goes away: it comes back with the log, the lock, the socket and in the end a checkpoint.
+begin removed
+rm -rf "$work/removed"
+for _ in $(seq 100); do [ -s "$work/removed/steps.jsonl" ] && break; sleep 0.1; done
+check "the log is back" [ -s "$work/removed/steps.jsonl" ]
+check "it takes requests" "$MOTLEY" leave "$work/removed" a >/dev/null
+check "it is locked" [ "$("$MOTLEY" top "$work/removed" --once --json | grep -c '"running": true')" = 1 ]
+end
+check "it was saved" "$MOTLEY" ckpt verify "$work/removed" >/dev/null
+check "and said so" grep -q 'was removed while the training writes into it' "$work/out"
+
+[ "$failures" = 0 ] || tail -20 "$work/out"
+finish
