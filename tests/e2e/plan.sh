@@ -30,6 +30,15 @@ printf 'devices: [{name: x, backend: ref}, {name: y, threads: 2, memory: 1MiB}]\
 "$MOTLEY" probe -c "$work/mixed.yaml" >"$work/out"
 check "an interpreter beside a small device" has_all "$work/out" 'name: "x", backend: "ref"' 'memory: 1MiB' 'between: all'
 
+# `slow: 4` alone, by the device's clock, which is modelled: four times as long to 1 %, launches included.
+busy() { # SLOW: milliseconds of a step
+    printf 'clock: modelled\ndevices: [{name: x, slow: %s}]\n' "$1" >"$work/slow.yaml"
+    "$MOTLEY" bench models/mlp_ts17_raw_static.onnx -c "$work/slow.yaml" --loss cross_entropy:logits:models/fixtures/mlp/labels.npy \
+        --input x=models/fixtures/mlp/x.npy --steps 1 | sed 's/.*"busy_ms": \([0-9.]*\).*/\1/'
+}
+check "slow: 4 is four times slower" awk -v slow="$(busy 4)" -v fast="$(busy 1)" \
+    'BEGIN { exit !(fast > 0 && slow > 3.96 * fast && slow < 4.04 * fast) }'
+
 # ---- Plans as files ----
 
 model=models/gpt_erf_sdpa_ts17_opt_dynamic.onnx
