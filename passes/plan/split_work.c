@@ -39,7 +39,7 @@ void mot_split_work_finish(MotSplitWork *work)
     for (uint32_t i = 0; i < work->ops.n; i++)
         work->ops.data[i].weight /= all;
     for (int k = 0; k <= MOT_SPLIT_GRID; k++)
-        work->at[k] = work_of_part(work, k ? (double)k / MOT_SPLIT_GRID : least);
+        work->at[k] = work_of_part(work, k ? (double)k / (double)MOT_SPLIT_GRID : least);
 }
 
 void mot_split_work_deal(const MotSplitWork *work, const int64_t *share, uint32_t n,
@@ -70,7 +70,7 @@ double mot_split_work_part(const MotSplitWork *work, double amount)
         *(work->at[middle] <= amount ? &low : &high) = middle;
     }
     double within = (amount - work->at[low]) / (work->at[high] - work->at[low]);
-    return (low + within) / MOT_SPLIT_GRID;
+    return (low + within) / (double)MOT_SPLIT_GRID;
 }
 
 MotStatus mot_split_work_find(MotCtx *ctx, const MotPlan *plan, MotSplitWork *out_work)

@@ -313,7 +313,7 @@ static void follows_an_abrupt_change(void **state)
             assert_true(fabs(measured->measured - move->predicted) < 0.1 * move->predicted + 0.01);
         }
         assert_int_equal(o.decision[0].rank, cases[i].rank);
-        if (!cases[i].noise && !cases[i].deal->whole)
+        if (!cases[i].noise && cases[i].deal->whole == 0)
             check_throughput(&s, &o, i);
         check_shares(&o, (const double[]){1, 1, 1, 1}, 0.02);
     }
