@@ -1,8 +1,8 @@
 /* Steps are shown counted from 1, as everywhere in the log. */
 #include "cli/balance.h"
 
+#include "cli/cutting.h"
 #include "passes/plan/rebalance.h"
-#include "support/json.h"
 
 #include <string.h>
 
@@ -11,36 +11,51 @@ static const char *const kind_names[MOT_N_BALANCE_KINDS] = {
     [MOT_BALANCE_MEASURED] = "measured", [MOT_BALANCE_UNDO] = "undo",
     [MOT_BALANCE_LINK] = "slow_link",    [MOT_BALANCE_NO_ROOM] = "no_room"};
 
-MotStatus mot_balance_begin(MotTrainer *t)
+static MotStatus begin_shares(MotTrainer *t)
 {
-    MotCtx *ctx = t->ctx;
-    const char *mode = mot_args_get(t->job->args, "--balance", "off");
-    t->balancer = mot_balancer_make(t->job->session, NULL);
-    if (strcmp(mode, "off") == 0)
-        return MOT_OK;
-    if (strcmp(mode, "shares") != 0)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--balance %s: it is off or shares",
-                        mot_quote(&ctx->arena, mode));
-    MotSplitWork *work = mot_arena_new(&ctx->arena, MotSplitWork);
-    MotStatus status = mot_split_work_find(ctx, t->job->plan, work);
+    MotSplitWork *work = mot_arena_new(&t->ctx->arena, MotSplitWork);
+    MotStatus status = mot_split_work_find(t->ctx, t->job->plan, work);
     if (status != MOT_OK) {
-        mot_note(ctx, "for --balance shares");
+        mot_note(t->ctx, "for --balance shares");
         return status;
     }
     t->policy =
-        mot_rebalance_policy(mot_rebalance_make(ctx, work, mot_session_ranks(t->job->session)));
+        mot_rebalance_policy(mot_rebalance_make(t->ctx, work, mot_session_ranks(t->job->session)));
     t->balancer.policy = &t->policy;
     return MOT_OK;
 }
 
-static void write_record(FILE *log, MotJsonWriter *w)
+static MotStatus begin_nothing(MotTrainer *t)
+{
+    (void)t;
+    return MOT_OK;
+}
+
+static const struct {
+    const char *name;
+    MotStatus (*begin)(MotTrainer *);
+} modes[] = {{"off", begin_nothing}, {"shares", begin_shares}, {"zero", mot_cutting_begin}};
+
+MotStatus mot_balance_begin(MotTrainer *t)
+{
+    const char *mode = mot_args_get(t->job->args, "--balance", modes[0].name);
+    t->balancer = mot_balancer_make(t->job->session, NULL);
+    t->cutter = NULL;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (strcmp(mode, modes[i].name) == 0)
+            return modes[i].begin(t);
+    return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--balance %s: it is off, shares or zero",
+                    mot_quote(&t->ctx->arena, mode));
+}
+
+void mot_balance_write(FILE *log, MotJsonWriter *w)
 {
     mot_json_close(w, '}');
     fprintf(log, "%s\n", mot_text_get(&w->text));
     fflush(log);
 }
 
-static MotJsonWriter begin_record(MotTrainer *t, int64_t step, const char *action)
+MotJsonWriter mot_balance_record(MotTrainer *t, int64_t step, const char *action)
 {
     MotJsonWriter w;
     mot_json_begin(&w, &t->ctx->arena);
@@ -53,13 +68,14 @@ static MotJsonWriter begin_record(MotTrainer *t, int64_t step, const char *actio
 
 MotStatus mot_balance_before(MotTrainer *t, int64_t step, FILE *log)
 {
+    MOT_TRY(mot_cutting_before(t, step));
     MOT_TRY(mot_balancer_before(&t->balancer, step));
     if (t->balancer.resized.bytes < 0)
         return MOT_OK;
-    MotJsonWriter w = begin_record(t, step, "resized");
+    MotJsonWriter w = mot_balance_record(t, step, "resized");
     mot_json_put_int(&w, "bytes", t->balancer.resized.bytes);
     mot_json_put_number(&w, "ms", t->balancer.resized.seconds * 1e3);
-    write_record(log, &w);
+    mot_balance_write(log, &w);
     return MOT_OK;
 }
 
@@ -71,7 +87,7 @@ static bool has_shares(const MotDecision *d)
 
 static void log_decision(MotTrainer *t, int64_t step, const MotDecision *d, FILE *log)
 {
-    MotJsonWriter w = begin_record(t, step, kind_names[d->kind]);
+    MotJsonWriter w = mot_balance_record(t, step, kind_names[d->kind]);
     if (d->kind == MOT_BALANCE_MOVE || d->kind == MOT_BALANCE_LINK) {
         mot_json_put_int(&w, "rank", d->rank);
         mot_json_put_number(&w, "factor", d->factor);
@@ -86,7 +102,7 @@ static void log_decision(MotTrainer *t, int64_t step, const MotDecision *d, FILE
     }
     if (d->kind == MOT_BALANCE_MEASURED || d->kind == MOT_BALANCE_UNDO)
         mot_json_put_number(&w, "measured_ms", d->measured * 1e3);
-    write_record(log, &w);
+    mot_balance_write(log, &w);
 }
 
 /* `8/4/2/1` */
@@ -129,6 +145,7 @@ static const char *decision_text(MotTrainer *t, int64_t step, const MotDecision 
 void mot_balance_after(MotTrainer *t, int64_t step, FILE *log)
 {
     MotDecision d;
+    mot_cutting_after(t, step, log);
     mot_balancer_after(&t->balancer, step, t->steps, &d);
     if (d.kind == MOT_BALANCE_KEEP)
         return;

@@ -107,6 +107,7 @@ static MotStatus go_back(MotTrainer *t)
              (long long)t->step, (long long)info.step);
     mot_scope_end(t->ctx, scope);
     t->step = info.step;
+    t->cut_spent = info.cut_spent;
     fclose(t->log_file);
     return mot_log_open(t->ctx, t->log, t->step, &t->log_file);
 }

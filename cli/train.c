@@ -3,6 +3,7 @@
 
 #include "cli/answer.h"
 #include "cli/balance.h"
+#include "cli/cutting.h"
 #include "cli/log.h"
 #include "cli/members.h"
 #include "cli/verbs.h"
@@ -24,8 +25,9 @@ static const MotOption train_options[] = {
     {"--seed", "S", "order of the data; default 0"},
     {"--resume", NULL, "go on from the newest sound checkpoint in --out"},
     {"--resize", "STEP:[AXIS=]8/4/2", "new shares before this step, counted from 0 (repeatable)"},
-    {"--balance", "off|shares",
-     "shares: those of the devices follow their measured speed; default off"},
+    {"--balance", "off|shares|zero",
+     "shares: those of the devices follow their measured speed; zero: slow devices leave products "
+     "out; default off"},
     {"--slow", "STEP:DEVICE=K",
      "emulate: from this step on, counted from 0, the device is K times slower than it is "
      "(repeatable)"},
@@ -217,6 +219,7 @@ static MotStatus resume(MotTrainer *t)
     MOT_TRY(check_vocabulary(t, path, &info));
     MOT_TRY(mot_checkpoint_load(t->ctx, t->job->session, path));
     t->first_step = info.step;
+    t->cut_spent = info.cut_spent;
     mot_info(t->ctx, "resumed %s", path);
     if (info.step >= t->steps)
         mot_warn(t->ctx, MOT_NOWHERE, "%s has %lld steps, --steps is %lld: nothing is trained",
@@ -394,8 +397,8 @@ const MotVerb mot_verb_train = {
     .name = "train",
     .operands = "MODEL|PLAN",
     .summary = "train the model",
-    .options =
-        (const MotOption *const[]){train_options, mot_loss_options, mot_optimizer_options,
-                                   mot_step_options, mot_model_options, mot_device_options,
-                                   mot_plan_options, mot_plan_file_options, mot_rank_options, NULL},
+    .options = (const MotOption *const[]){train_options, mot_cutting_options, mot_consent_options,
+                                          mot_loss_options, mot_optimizer_options, mot_step_options,
+                                          mot_model_options, mot_device_options, mot_plan_options,
+                                          mot_plan_file_options, mot_rank_options, NULL},
     .run = run_train};

@@ -5,8 +5,10 @@
 #include "cli/control.h"
 #include "cli/progress.h"
 #include "job/job.h"
+#include "passes/plan/zero.h"
 #include "runtime/balance.h"
 #include "runtime/checkpoint.h"
+#include "runtime/cuts.h"
 #include "runtime/data.h"
 
 #include <stdio.h>
@@ -44,6 +46,9 @@ typedef struct MotTrainer {
     bool is_stopping; /* after this step */
     MotPolicy policy; /* of --balance, for the balancer */
     MotBalancer balancer;
+    MotCutter *cutter; /* of --balance zero, with its policy; else NULL */
+    MotZero *zero;
+    double cut_spent; /* of the accuracy budget, in steps */
     double loss, val_loss;
     int64_t step; /* done, and the number of the next one */
 } MotTrainer;

@@ -190,6 +190,7 @@ static MotStatus save(MotTrainer *t, int64_t step)
                               .seed = t->seed,
                               .batch = t->batch_size,
                               .sample = t->sample_size,
+                              .cut_spent = t->cut_spent,
                               .model = t->job->model,
                               .structure = t->structure,
                               .n_dims = t->job->n_dims,

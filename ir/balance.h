@@ -5,6 +5,7 @@
 #ifndef MOTLEY_IR_BALANCE_H
 #define MOTLEY_IR_BALANCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { MOT_BALANCE_RANKS = 64 };
@@ -49,5 +50,29 @@ typedef struct MotPolicy {
     void *self;
     void (*decide)(void *self, const MotStepTimes *times, MotDecision *out_decision);
 } MotPolicy;
+
+/* A step of ranks that may cut layers (ir/program.h); by rank and layer: [rank * n_layers + layer]. */
+typedef struct MotCutTimes {
+    int64_t step, steps; /* its number from 0, and how many there are */
+    uint32_t n, n_layers;
+    const int64_t *share;   /* [n] */
+    const double *busy;     /* [n] seconds of computing */
+    const double *layer;    /* of it in the layer's products */
+    const int64_t *columns; /* of the rank's part of the layer */
+    const int64_t *cut;     /* columns left out in this step */
+} MotCutTimes;
+
+typedef struct MotCutDecision {
+    MotBalanceKind kind; /* keep; move: other cuts; measured; undo */
+    uint32_t rank;       /* move: the slowest */
+    bool is_spent;       /* move: the accuracy budget is spent, nothing is cut any more */
+    const int64_t *cut; /* move, undo: columns to leave out, the policy's until the next decision */
+    double before, predicted, measured; /* as in MotDecision */
+} MotCutDecision;
+
+typedef struct MotCutPolicy {
+    void *self;
+    void (*decide)(void *self, const MotCutTimes *times, MotCutDecision *out_decision);
+} MotCutPolicy;
 
 #endif

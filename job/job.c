@@ -52,6 +52,12 @@ const MotOption mot_plan_options[] = {
     {"--fix", "GLOB=CHOICE",
      "split these operators so (repeatable); CHOICE as `explain` prints it"},
     {NULL, NULL, NULL}};
+const MotOption mot_consent_options[] = {
+    {"--allow", "WHAT", "consent to what costs accuracy: cuts (for --balance zero)"},
+    {"--cut-fill", "VALUE",
+     "what stands in gradients where products were left out: zero, mean (of the row) or last (the "
+     "last step's); default zero"},
+    {NULL, NULL, NULL}};
 const MotOption mot_plan_file_options[] = {
     {"--plan", "PLAN", "take the choices from this file of `plan -o`"}, {NULL, NULL, NULL}};
 const MotOption mot_rank_options[] = {
@@ -469,9 +475,31 @@ static MotStatus make_plan(MotCtx *ctx, MotJob *job)
     return mot_shares_set(ctx, job->args, job->plan);
 }
 
+/* What costs accuracy is in a plan by consent only: a plan from a file has no cuts either. */
+static MotStatus read_consent(MotCtx *ctx, const MotJob *job)
+{
+    static const char *const fills[] = {
+        [MOT_CUT_ZERO] = "zero", [MOT_CUT_MEAN] = "mean", [MOT_CUT_LAST] = "last"};
+    const char *allowed = mot_args_get(job->args, "--allow", NULL),
+               *fill = mot_args_get(job->args, "--cut-fill", fills[MOT_CUT_ZERO]);
+    if (!allowed)
+        return MOT_OK;
+    if (strcmp(allowed, "cuts") != 0)
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--allow %s: it is cuts",
+                        mot_quote(&ctx->arena, allowed));
+    for (int i = MOT_CUT_ZERO; i <= MOT_CUT_LAST; i++)
+        if (strcmp(fill, fills[i]) == 0) {
+            job->plan->cuts = (MotCutFill)i;
+            return MOT_OK;
+        }
+    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--cut-fill %s: it is zero, mean or last",
+                    mot_quote(&ctx->arena, fill));
+}
+
 MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
 {
     MOT_TRY(job->given ? mot_plan_file_apply(ctx, job) : make_plan(ctx, job));
+    MOT_TRY(read_consent(ctx, job));
     MOT_TRY(mot_plan_verify(job->plan));
     end_stage(ctx, job, "plan");
     return MOT_OK;

@@ -38,7 +38,7 @@ typedef struct MotJob {
 
 extern const MotOption mot_model_options[], mot_input_options[], mot_loss_options[],
     mot_optimizer_options[], mot_step_options[], mot_device_options[], mot_plan_options[],
-    mot_plan_file_options[], mot_rank_options[];
+    mot_consent_options[], mot_plan_file_options[], mot_rank_options[];
 
 /* Opens operand 0, a model or a plan that names its model, binds --dim and --input, imports, decides what trains. */
 MOT_CHECKED MotStatus mot_job_import(MotCtx *ctx, const MotArgs *args, MotJob *job);

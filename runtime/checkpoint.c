@@ -89,6 +89,8 @@ static const char *write_manifest(MotCtx *ctx, const MotSession *session,
     mot_json_put_int(&w, "seed", (int64_t)info->seed);
     mot_json_put_int(&w, "batch", info->batch);
     mot_json_put_int(&w, "sample", info->sample);
+    if (info->cut_spent > 0)
+        mot_json_put_number(&w, "cut_spent", info->cut_spent);
     mot_json_put_string(&w, "model", info->model);
     mot_json_put_string(&w, "structure", info->structure);
     mot_json_open(&w, "dims", '{');
@@ -317,13 +319,15 @@ static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **ou
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL}, "is of another version of Motley");
     int64_t step = read_count(root, "step"), seed = read_count(root, "seed"),
             batch = read_count(root, "batch"), sample = read_count(root, "sample");
-    if (step < 0 || step > INT32_MAX || seed < 0 || batch < 0 || sample < 0)
+    double spent = mot_json_number(mot_json_get(root, "cut_spent"), 0);
+    if (step < 0 || step > INT32_MAX || seed < 0 || batch < 0 || sample < 0 || !(spent >= 0))
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){file, NULL},
-                        "has no sound step, seed, batch and sample");
+                        "has no sound step, seed, batch, sample and spent budget");
     *out_info = (MotCheckpointInfo){.step = step,
                                     .seed = (uint64_t)seed,
                                     .batch = batch,
                                     .sample = sample,
+                                    .cut_spent = spent,
                                     .model = read_text(root, "model"),
                                     .structure = read_text(root, "structure"),
                                     .loss = read_text(root, "loss"),

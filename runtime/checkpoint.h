@@ -18,6 +18,7 @@ typedef struct MotCheckpointInfo {
     int64_t step; /* steps done, and the number of the next batch */
     uint64_t seed;
     int64_t batch, sample; /* samples a step; elements of a sample in the first input */
+    double cut_spent;      /* of the accuracy budget, in steps; 0 where nothing was cut */
     const char *structure; /* what identifies the model beside its weights */
     const MotCheckpointDim *dims;
     uint32_t n_dims;

@@ -525,29 +525,44 @@ MotStatus mot_session_reshare(MotSession *s, uint32_t stage, uint32_t axis, cons
     return command(s, MOT_CMD_REBIND);
 }
 
-/* The list of columns and the place of each in it. */
-static void write_list(MotSession *s, const MotCut *cut, uint32_t rank, const int64_t *list,
-                       int64_t n)
+static const MotCut *cut_of(const MotSession *s, uint32_t cut)
 {
-    const MotBinding *b = &s->bindings[rank];
-    int64_t *kept = (int64_t *)(void *)(s->shared->rank[rank].arena + b->arena_offset[cut->list]),
-            *place = (int64_t *)(void *)(s->shared->rank[rank].arena + b->arena_offset[cut->place]);
-    for (int64_t i = 0; i < b->types[cut->place].dims[0]; i++)
-        place[i] = -1;
-    for (int64_t i = 0; i < n; i++) {
-        MOT_ASSERT(list[i] >= 0 && list[i] < b->types[cut->place].dims[0]);
-        kept[i] = list[i];
-        place[list[i]] = i;
-    }
+    return &s->pipeline->stages.data[0]->cuts.data[cut];
+}
+
+static int64_t *local_of(const MotSession *s, uint32_t rank, uint32_t buf)
+{
+    return (int64_t *)(void *)(s->shared->rank[rank].arena + s->bindings[rank].arena_offset[buf]);
+}
+
+int64_t mot_session_columns(const MotSession *s, uint32_t cut, uint32_t rank)
+{
+    return s->bindings[rank].types[cut_of(s, cut)->place].dims[0];
+}
+
+int64_t mot_session_first_column(const MotSession *s, uint32_t cut, uint32_t rank)
+{
+    return mot_program_part_offset(s->pipeline->stages.data[0], &s->bindings[rank],
+                                   cut_of(s, cut)->place, 0);
+}
+
+const int64_t *mot_session_places(const MotSession *s, uint32_t cut, uint32_t rank)
+{
+    return local_of(s, rank, cut_of(s, cut)->place);
 }
 
 void mot_session_cut(MotSession *s, uint32_t cut, uint32_t rank, const int64_t *list, int64_t n)
 {
-    const MotCut *c = &s->pipeline->stages.data[0]->cuts.data[cut];
-    int64_t columns = mot_session_columns(s, cut, rank);
+    const MotCut *c = cut_of(s, cut);
+    int64_t columns = mot_session_columns(s, cut, rank), *place = local_of(s, rank, c->place);
     c->n_kept[rank] = n < columns ? n : 0;
-    if (n < columns)
-        write_list(s, c, rank, list, n);
+    for (int64_t k = 0; n < columns && k < columns; k++)
+        place[k] = -1;
+    for (int64_t i = 0; n < columns && i < n; i++) {
+        MOT_ASSERT(list[i] >= 0 && list[i] < columns);
+        local_of(s, rank, c->list)[i] = list[i];
+        place[list[i]] = i;
+    }
 }
 
 MotStatus mot_session_rebind(MotSession *s)
@@ -555,12 +570,6 @@ MotStatus mot_session_rebind(MotSession *s)
     publish(s);
     MOT_TRY(bind_all(s));
     return command(s, MOT_CMD_REBIND);
-}
-
-int64_t mot_session_columns(const MotSession *s, uint32_t cut, uint32_t rank)
-{
-    const MotCut *c = &s->pipeline->stages.data[0]->cuts.data[cut];
-    return s->bindings[rank].types[c->place].dims[0];
 }
 
 /* A session as it would be bound, in a context of its own. */

@@ -8,6 +8,7 @@
  */
 #include "ir/builder.h"
 #include "tests/plan_run.h"
+#include "tests/test_ctx.h"
 
 static const Model mlp = {
     "models/mlp_dynamo20_opt_static.onnx", "cross_entropy:logits:labels",    "x",
@@ -388,20 +389,6 @@ static void check_masked(MotCtx *ctx, const Setup *setup, unsigned seed)
     check_same(&cut, &whole,
                mot_arena_printf(&ctx->arena, "%s seed %u, mesh of %u", setup->backend, seed,
                                 setup->mesh->n[0]));
-}
-
-static int make_ctx(void **state)
-{
-    *state = calloc(1, sizeof(MotCtx));
-    mot_ctx_init(*state);
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    free(*state);
-    return 0;
 }
 
 static void cut_layers_are_masked_ones(void **state)

@@ -146,10 +146,10 @@ static void sealed_nonsense_is_refused(void **state)
         {"\"motley\": 2, \"step\": 7, \"seed\": 5, \"batch\": 4, \"sample\": 28",
          "is of another version"},
         {"\"motley\": 1, \"step\": -7, \"seed\": 5, \"batch\": 4, \"sample\": 28",
-         "has no sound step, seed, batch and sample"},
+         "has no sound step, seed, batch, sample and spent budget"},
         {"\"motley\": 1, \"step\": \"7\", \"seed\": 5, \"batch\": 4, \"sample\": 28",
-         "has no sound step, seed, batch and sample"},
-        {"\"motley\": 1, \"step\": 7", "has no sound step, seed, batch and sample"},
+         "has no sound step, seed, batch, sample and spent budget"},
+        {"\"motley\": 1, \"step\": 7", "has no sound step, seed, batch, sample and spent budget"},
         {"\"motley\": 1, \"step\": 7, \"seed\": 5, \"batch\": 4, \"sample\": 28, \"vocabulary\": "
          "[4294967295]",
          "the vocabulary is no ascending list"},

@@ -1,0 +1,15 @@
+/* --balance zero of `train`: ranks that leave columns out (ZERO-resizing). What is asked for is refused without --allow cuts. */
+#ifndef MOTLEY_CLI_CUTTING_H
+#define MOTLEY_CLI_CUTTING_H
+
+#include "cli/train.h"
+
+extern const MotOption mot_cutting_options[];
+
+/* Sets the trainer's cutter. Fails with MOT_ERR_USAGE, also where no layer of the plan can be cut. */
+MOT_CHECKED MotStatus mot_cutting_begin(MotTrainer *t);
+/* Before and after a step, counted from 0; nothing without a cutter. The log gets a record if there is something to say. */
+MOT_CHECKED MotStatus mot_cutting_before(MotTrainer *t, int64_t step);
+void mot_cutting_after(MotTrainer *t, int64_t step, FILE *log);
+
+#endif

@@ -1,0 +1,336 @@
+/* Medians of the last steps -> stragglers -> columns, and whether they are worth it. */
+#include "passes/plan/zero.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WARM_UP = 2, /* steps after a change that are not measured: first touches of memory */
+    WINDOW = 6,  /* steps that a decision looks at */
+    PAUSE = 50   /* steps without more cuts after some were undone */
+};
+/* A straggler's step takes this much longer than the median, in three quarters of the window. */
+static const double STRAGGLES = 1.15;
+/* More cuts save at least this part of a step; fewer of them are worth a change from this part of the cuts on. */
+static const double GAIN = 0.08, FEWER = 0.1;
+
+/* Seconds a step, uncut; whole: other and all layers. */
+typedef struct {
+    double other, *layer, whole;
+} Rank;
+
+struct MotZero {
+    uint32_t n, n_layers;
+    const double *part;
+    MotZeroOpts opts;
+    double spent;          /* of the budget, in steps */
+    uint32_t since;        /* steps since the cuts last changed */
+    double *other, *layer; /* [WINDOW][n], [WINDOW][n * n_layers]: as if nothing were cut */
+    double took[WINDOW];   /* by the slowest rank, as it was */
+    int64_t *cut;          /* [n * n_layers]: in the last step, */
+    int64_t *want, *old;   /* what is decided, and what was before */
+    bool is_tried;         /* a move that is not judged yet, from step `effective` on */
+    int64_t effective, paused;
+    double before, predicted;
+    Rank *rank; /* [n]: medians of the window */
+};
+
+MotZero *mot_zero_make(MotCtx *ctx, const double *part, uint32_t n_layers, uint32_t n,
+                       const MotZeroOpts *opts)
+{
+    MotArena *arena = &ctx->arena;
+    MotZero *z = mot_arena_new(arena, MotZero);
+    size_t all = (size_t)n * n_layers;
+    *z = (MotZero){.n = n, .n_layers = n_layers, .opts = *opts, .spent = opts->spent};
+    z->part = mot_arena_copy(arena, part, n_layers * sizeof *part);
+    z->other = mot_arena_array(arena, double, (size_t)WINDOW *n);
+    z->layer = mot_arena_array(arena, double, WINDOW *all);
+    z->rank = mot_arena_array(arena, Rank, n);
+    for (uint32_t i = 0; i < n; i++)
+        z->rank[i].layer = mot_arena_array(arena, double, n_layers);
+    z->cut = mot_arena_array(arena, int64_t, all);
+    z->want = mot_arena_array(arena, int64_t, all);
+    z->old = mot_arena_array(arena, int64_t, all);
+    return z;
+}
+
+double mot_zero_spent(const MotZero *z)
+{
+    return z->spent;
+}
+
+/* ---- What was measured ---- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile(double *x, uint32_t n, double part)
+{
+    qsort(x, n, sizeof *x, compare);
+    return x[(uint32_t)(part * (n - 1) + 0.5)];
+}
+
+static double median(double *x, uint32_t n)
+{
+    qsort(x, n, sizeof *x, compare);
+    return 0.5 * (x[(n - 1) / 2] + x[n / 2]);
+}
+
+/* Median over the window of the value at [step][i] of rows of `width`. */
+static double recent(const double *rows, uint32_t width, uint32_t i)
+{
+    double x[WINDOW];
+    for (uint32_t k = 0; k < WINDOW; k++)
+        x[k] = rows[(size_t)k * width + i];
+    return median(x, WINDOW);
+}
+
+/* Of the budget for a step with these cuts. */
+static double cost_of(const MotZero *z, const MotCutTimes *t, const int64_t *cut)
+{
+    double cost = 0, shares = 0;
+    for (uint32_t i = 0; i < z->n; i++)
+        shares += (double)t->share[i];
+    for (uint32_t k = 0; k < z->n * z->n_layers; k++)
+        if (cut[k])
+            cost += z->part[k % z->n_layers] * (double)t->share[k / z->n_layers] / shares *
+                    (double)cut[k] / (double)t->columns[k];
+    return cost;
+}
+
+/* Whether so many more steps with these cuts are within the budget. */
+static bool can_afford(const MotZero *z, const MotCutTimes *t, const int64_t *cut, int steps)
+{
+    return z->spent + steps * cost_of(z, t, cut) <= z->opts.budget * (double)t->steps;
+}
+
+/* Notes a step; those right after a change of the cuts count for nothing. */
+static void note(MotZero *z, const MotCutTimes *t)
+{
+    uint32_t all = z->n * z->n_layers;
+    if (memcmp(z->cut, t->cut, all * sizeof *z->cut) != 0)
+        z->since = 0;
+    memcpy(z->cut, t->cut, all * sizeof *z->cut);
+    if (z->since++ < WARM_UP)
+        return;
+    uint32_t at = (z->since - WARM_UP - 1) % WINDOW;
+    z->took[at] = 0;
+    for (uint32_t i = 0; i < z->n; i++) {
+        double other = t->busy[i];
+        for (uint32_t l = 0; l < z->n_layers; l++) {
+            uint32_t k = i * z->n_layers + l;
+            int64_t kept = t->columns[k] - t->cut[k];
+            other -= t->layer[k];
+            z->layer[(size_t)at * all + k] =
+                kept > 0 ? t->layer[k] * (double)t->columns[k] / (double)kept : 0;
+        }
+        z->other[(size_t)at * z->n + i] = fmax(other, 0);
+        z->took[at] = fmax(z->took[at], t->busy[i]);
+    }
+}
+
+/* ---- The model ---- */
+
+/* Seconds of rank i's step k of the window as if nothing were cut. */
+static double whole_step(const MotZero *z, uint32_t k, uint32_t i)
+{
+    const double *layer = z->layer + ((size_t)k * z->n + i) * z->n_layers;
+    double sum = z->other[(size_t)k * z->n + i];
+    for (uint32_t l = 0; l < z->n_layers; l++)
+        sum += layer[l];
+    return sum;
+}
+
+static void find_ranks(MotZero *z)
+{
+    for (uint32_t i = 0; i < z->n; i++) {
+        Rank *r = &z->rank[i];
+        r->whole = r->other = recent(z->other, z->n, i);
+        for (uint32_t l = 0; l < z->n_layers; l++) {
+            r->layer[l] = recent(z->layer, z->n * z->n_layers, i * z->n_layers + l);
+            r->whole += r->layer[l];
+        }
+    }
+}
+
+/* Whether the rank was slower than the median in three quarters of the steps. */
+static bool straggles(const MotZero *z, uint32_t i)
+{
+    double ratio[WINDOW], all[MOT_BALANCE_RANKS];
+    for (uint32_t k = 0; k < WINDOW; k++) {
+        for (uint32_t j = 0; j < z->n; j++)
+            all[j] = whole_step(z, k, j);
+        ratio[k] = whole_step(z, k, i) / median(all, z->n);
+    }
+    return quantile(ratio, WINDOW, 0.25) > STRAGGLES;
+}
+
+static double find_target(const MotZero *z)
+{
+    double all[MOT_BALANCE_RANKS], sum = 0;
+    for (uint32_t i = 0; i < z->n; i++) {
+        all[i] = z->rank[i].whole;
+        sum += all[i];
+    }
+    return z->opts.target == MOT_TARGET_MEAN     ? sum / z->n
+           : z->opts.target == MOT_TARGET_MEDIAN ? median(all, z->n)
+                                                 : quantile(all, z->n, 0);
+}
+
+/* Seconds that leaving out n columns of the layer saves. */
+static double saved(const Rank *r, uint32_t l, int64_t columns, int64_t n)
+{
+    return columns ? r->layer[l] * (double)n / (double)columns : 0;
+}
+
+/* The rank's columns to leave out, so that it saves `need` seconds. */
+static void fit(const MotZero *z, const Rank *r, double need, const int64_t *columns,
+                int64_t *out_cut)
+{
+    double products = r->whole - r->other;
+    double gamma = products > 0 ? fmin(need / products, z->opts.most) : 0, left = need;
+    for (uint32_t l = 0; l < z->n_layers; l++) {
+        out_cut[l] = (int64_t)(gamma * (double)columns[l]) / MOT_CUT_BLOCK * MOT_CUT_BLOCK;
+        left -= saved(r, l, columns[l], out_cut[l]);
+    }
+    for (uint32_t tries = 0; left > 0 && tries < z->n_layers; tries++) {
+        uint32_t best = z->n_layers;
+        double most = 0;
+        for (uint32_t l = 0; l < z->n_layers; l++) {
+            double more = saved(r, l, columns[l], MOT_CUT_BLOCK);
+            bool may = (double)out_cut[l] <= gamma * (double)columns[l] &&
+                       (double)(out_cut[l] + MOT_CUT_BLOCK) <= z->opts.most * (double)columns[l];
+            if (may && more > most && more <= 2 * left) {
+                most = more;
+                best = l;
+            }
+        }
+        if (best == z->n_layers)
+            return;
+        out_cut[best] += MOT_CUT_BLOCK;
+        left -= most;
+    }
+}
+
+static double total(const MotZero *z, const int64_t *cut)
+{
+    double sum = 0;
+    for (uint32_t k = 0; k < z->n * z->n_layers; k++)
+        sum += (double)cut[k];
+    return sum;
+}
+
+/* What should be cut, by the measurements in the window. */
+static void find_cuts(MotZero *z, const MotCutTimes *t)
+{
+    double target = find_target(z);
+    memset(z->want, 0, (size_t)z->n * z->n_layers * sizeof *z->want);
+    for (uint32_t i = 0; i < z->n; i++)
+        if (straggles(z, i) && z->rank[i].whole > target)
+            fit(z, &z->rank[i], z->rank[i].whole - target, t->columns + i * z->n_layers,
+                z->want + i * z->n_layers);
+    if (total(z, z->cut) == 0 && !can_afford(z, t, z->want, WINDOW)) /* not worth the beginning */
+        memset(z->want, 0, (size_t)z->n * z->n_layers * sizeof *z->want);
+}
+
+/* The slowest rank's step with these cuts. */
+static double predict(const MotZero *z, const MotCutTimes *t, const int64_t *cut,
+                      uint32_t *out_slowest)
+{
+    double most = -1;
+    for (uint32_t i = 0; i < z->n; i++) {
+        double seconds = z->rank[i].whole;
+        for (uint32_t l = 0; l < z->n_layers; l++) {
+            uint32_t k = i * z->n_layers + l;
+            seconds -= saved(&z->rank[i], l, t->columns[k], cut[k]);
+        }
+        if (seconds > most) {
+            most = seconds;
+            *out_slowest = i;
+        }
+    }
+    return most;
+}
+
+/* ---- Decisions ---- */
+
+static void judge(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
+{
+    double measured = z->before - median(z->took, WINDOW);
+    bool was_worth_it = measured >= 0.5 * z->predicted;
+    *out = (MotCutDecision){.kind = was_worth_it ? MOT_BALANCE_MEASURED : MOT_BALANCE_UNDO,
+                            .cut = z->old,
+                            .before = z->before,
+                            .predicted = z->predicted,
+                            .measured = measured};
+    z->is_tried = false;
+    if (!was_worth_it)
+        z->paused = t->step + PAUSE;
+}
+
+static void move(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
+{
+    uint32_t slowest, other;
+    find_cuts(z, t);
+    double now = predict(z, t, z->cut, &slowest), then = predict(z, t, z->want, &other);
+    double cuts = total(z, z->cut), wanted = total(z, z->want);
+    bool saves = now - then >= GAIN * now && t->step >= z->paused;
+    bool frees = cuts - wanted > FEWER * cuts;
+    if (!saves && !frees)
+        return;
+    *out = (MotCutDecision){.kind = MOT_BALANCE_MOVE,
+                            .rank = slowest,
+                            .cut = z->want,
+                            .before = now,
+                            .predicted = now - then};
+    memcpy(z->old, z->cut, (size_t)z->n * z->n_layers * sizeof *z->old);
+    z->is_tried = saves;
+    z->effective = t->step + MOT_BALANCE_DELAY;
+    z->before = median(z->took, WINDOW);
+    z->predicted = now - then;
+}
+
+/* Nothing is cut any more, whatever that takes. */
+static void stop(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
+{
+    memset(z->want, 0, (size_t)z->n * z->n_layers * sizeof *z->want);
+    *out = (MotCutDecision){.kind = MOT_BALANCE_MOVE, .is_spent = true, .cut = z->want};
+    z->is_tried = false;
+    z->effective = t->step + MOT_BALANCE_DELAY;
+}
+
+void mot_zero_decide(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
+{
+    *out = (MotCutDecision){.kind = MOT_BALANCE_KEEP};
+    z->spent += cost_of(z, t, t->cut);
+    note(z, t);
+    if (t->step < z->effective || t->step + MOT_BALANCE_DELAY >= t->steps)
+        return;
+    if (total(z, t->cut) > 0 && !can_afford(z, t, t->cut, MOT_BALANCE_DELAY)) {
+        stop(z, t, out);
+        return;
+    }
+    if (z->since < WARM_UP + WINDOW)
+        return;
+    find_ranks(z);
+    if (z->is_tried)
+        judge(z, t, out);
+    else
+        move(z, t, out);
+    if (out->kind == MOT_BALANCE_MOVE || out->kind == MOT_BALANCE_UNDO)
+        z->effective = t->step + MOT_BALANCE_DELAY;
+}
+
+static void decide(void *self, const MotCutTimes *times, MotCutDecision *out_decision)
+{
+    mot_zero_decide(self, times, out_decision);
+}
+
+MotCutPolicy mot_zero_policy(MotZero *zero)
+{
+    return (MotCutPolicy){zero, decide};
+}

@@ -1,0 +1,307 @@
+/* Between the ranks' measurements, a policy, and lists of columns. */
+#include "runtime/cuts.h"
+
+#include "support/map.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A layer: its weight when it was last looked at, and how much its columns have changed since the look before. */
+typedef struct {
+    float *last;
+    double *change;    /* [columns of the whole weight] */
+    double **priority; /* [ranks][columns of the whole weight] */
+} Layer;
+
+struct MotCutter {
+    MotCtx *ctx;
+    MotSession *session;
+    MotCutPolicy policy;
+    MotCutPick pick;
+    uint64_t seed;
+    uint32_t n, n_layers;
+    Layer *layer;
+    double *busy, *seconds; /* [n], [n * n_layers]: of the step, for the policy */
+    int64_t *share, *columns, *cut, *pending;
+    int64_t effective; /* the step before which `pending` is carried out; -1: none */
+    int64_t looked;    /* the step before which the columns were last chosen */
+    int64_t *list;     /* of one layer */
+};
+
+static const MotProgram *program_of(const MotCutter *c)
+{
+    return mot_session_pipeline(c->session)->stages.data[0];
+}
+
+static const MotBuf *weight_of(const MotCutter *c, uint32_t l)
+{
+    const MotProgram *p = program_of(c);
+    return &p->bufs.data[p->cuts.data[l].param];
+}
+
+static int64_t whole_columns(const MotCutter *c, uint32_t l)
+{
+    return weight_of(c, l)->global.dims[program_of(c)->cuts.data[l].param_dim];
+}
+
+/* ---- Which columns ---- */
+
+typedef struct {
+    double p;
+    int64_t column;
+} Ranked;
+
+static int by_priority(const void *a, const void *b)
+{
+    const Ranked *x = a, *y = b;
+    if (x->p != y->p)
+        return x->p < y->p ? 1 : -1;
+    return (x->column > y->column) - (x->column < y->column);
+}
+
+static int by_column(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t find_window(const double *p, int64_t n_columns, int64_t n)
+{
+    double sum = 0, most;
+    int64_t first = 0;
+    for (int64_t k = 0; k < n; k++)
+        sum += p[k];
+    most = sum;
+    for (int64_t k = n; k < n_columns; k++) {
+        sum += p[k] - p[k - n];
+        if (sum > most) {
+            most = sum;
+            first = k - n + 1;
+        }
+    }
+    return first;
+}
+
+/* Selection sampling (Knuth 3.4.2 S): each set of n columns is as likely. */
+static void pick_random(int64_t n_columns, uint64_t seed, int64_t n, int64_t *out_list)
+{
+    for (int64_t k = 0, taken = 0; taken < n; k++) {
+        uint64_t at[2] = {seed, (uint64_t)k};
+        double u = (double)(mot_hash(at, sizeof at) >> 11) * 0x1p-53;
+        if (u * (double)(n_columns - k) < (double)(n - taken))
+            out_list[taken++] = k;
+    }
+}
+
+void mot_cut_pick(MotArena *arena, MotCutPick pick, const double *p, int64_t n_columns,
+                  uint64_t seed, int64_t n, int64_t *out_list)
+{
+    if (pick == MOT_PICK_RANDOM) {
+        pick_random(n_columns, seed, n, out_list);
+        return;
+    }
+    if (pick == MOT_PICK_WINDOW) {
+        int64_t first = find_window(p, n_columns, n);
+        for (int64_t k = 0; k < n; k++)
+            out_list[k] = first + k;
+        return;
+    }
+    MotArenaMark mark = mot_arena_mark(arena);
+    Ranked *ranked = mot_arena_array(arena, Ranked, n_columns);
+    for (int64_t k = 0; k < n_columns; k++)
+        ranked[k] = (Ranked){p[k], k};
+    qsort(ranked, (size_t)n_columns, sizeof *ranked, by_priority);
+    for (int64_t k = 0; k < n; k++)
+        out_list[k] = ranked[k].column;
+    qsort(out_list, (size_t)n, sizeof *out_list, by_column);
+    mot_arena_rewind(arena, mark);
+}
+
+/* ---- Priorities ---- */
+
+/* What its columns have changed since the last look, and the weight as it is now. */
+static MotStatus look_at(MotCutter *c, uint32_t l)
+{
+    MotScope scope = mot_scope_begin(c->ctx);
+    MotTensor weight;
+    const MotBuf *buf = weight_of(c, l);
+    int dim = program_of(c)->cuts.data[l].param_dim;
+    int64_t n = mot_type_elements(&buf->global), inner = 1, columns = whole_columns(c, l);
+    Layer *layer = &c->layer[l];
+    MOT_TRY(mot_session_read(c->session, buf->name, &weight));
+    for (int d = dim + 1; d < buf->global.rank; d++)
+        inner *= buf->global.dims[d];
+    memset(layer->change, 0, (size_t)columns * sizeof *layer->change);
+    const float *now = weight.data;
+    for (int64_t row = 0; row < n / inner; row++)
+        for (int64_t e = row * inner; e < (row + 1) * inner; e++)
+            layer->change[row % columns] += fabs((double)now[e] - (double)layer->last[e]);
+    memcpy(layer->last, now, (size_t)n * sizeof *now);
+    mot_scope_end(c->ctx, scope);
+    return MOT_OK;
+}
+
+/* Where the rank's columns begin among those of the whole weight. */
+static int64_t first_column(const MotCutter *c, uint32_t l, uint32_t rank)
+{
+    return mot_session_first_column(c->session, l, rank);
+}
+
+static uint32_t index_of(const MotCutter *c, uint32_t l, uint32_t rank)
+{
+    return rank * c->n_layers + l;
+}
+
+/* Columns that the rank has computed take what they changed. */
+static void renew_priorities(const MotCutter *c, uint32_t l, uint32_t rank)
+{
+    int64_t first = first_column(c, l, rank), n = c->columns[index_of(c, l, rank)];
+    const int64_t *place = mot_session_places(c->session, l, rank);
+    bool cuts = c->cut[index_of(c, l, rank)] > 0;
+    for (int64_t k = 0; k < n; k++)
+        if (!cuts || place[k] >= 0)
+            c->layer[l].priority[rank][first + k] = c->layer[l].change[first + k];
+}
+
+static void cut_rank(MotCutter *c, uint32_t l, uint32_t rank, int64_t step, int64_t n_cut)
+{
+    uint32_t k = index_of(c, l, rank);
+    uint64_t seed[] = {c->seed, (uint64_t)step, k};
+    int64_t n = c->columns[k] - n_cut;
+    if (n <= 0)
+        n = c->columns[k];
+    mot_cut_pick(&c->ctx->arena, c->pick, c->layer[l].priority[rank] + first_column(c, l, rank),
+                 c->columns[k], mot_hash(seed, sizeof seed), n, c->list);
+    mot_session_cut(c->session, l, rank, c->list, n);
+}
+
+/* How many columns there are and how many are left out, which other shares change. */
+static void find_columns(MotCutter *c)
+{
+    const MotProgram *p = program_of(c);
+    for (uint32_t i = 0; i < c->n; i++)
+        for (uint32_t l = 0; l < c->n_layers; l++) {
+            int64_t kept = p->cuts.data[l].n_kept[i], *n = &c->columns[index_of(c, l, i)];
+            *n = mot_session_columns(c->session, l, i);
+            c->cut[index_of(c, l, i)] = kept ? *n - kept : 0;
+        }
+}
+
+static MotStatus cut_all(MotCutter *c, int64_t step, const int64_t *cut)
+{
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        if (c->pick != MOT_PICK_RANDOM)
+            MOT_TRY(look_at(c, l));
+        for (uint32_t i = 0; i < c->n; i++) {
+            if (c->pick != MOT_PICK_RANDOM)
+                renew_priorities(c, l, i);
+            cut_rank(c, l, i, step, cut[index_of(c, l, i)]);
+        }
+    }
+    c->looked = step;
+    return mot_session_rebind(c->session);
+}
+
+/* ---- Steps ---- */
+
+static MotStatus make_layer(MotCutter *c, uint32_t l)
+{
+    MotArena *arena = &c->ctx->arena;
+    Layer *layer = &c->layer[l];
+    int64_t n = whole_columns(c, l);
+    layer->priority = mot_arena_array(arena, double *, c->n);
+    for (uint32_t i = 0; i < c->n; i++) {
+        layer->priority[i] = mot_arena_array(arena, double, n);
+        for (int64_t k = 0; k < n; k++)
+            layer->priority[i][k] = 1;
+    }
+    if (c->pick == MOT_PICK_RANDOM)
+        return MOT_OK;
+    layer->change = mot_arena_array(arena, double, n);
+    layer->last = mot_arena_array(arena, float, mot_type_elements(&weight_of(c, l)->global));
+    return look_at(c, l);
+}
+
+MotStatus mot_cutter_make(MotCtx *ctx, MotSession *session, const MotCutPolicy *policy,
+                          MotCutPick pick, uint64_t seed, MotCutter **out_cutter)
+{
+    MotArena *arena = &ctx->arena;
+    MotCutter *c = mot_arena_new(arena, MotCutter);
+    *c = (MotCutter){.ctx = ctx,
+                     .session = session,
+                     .policy = *policy,
+                     .pick = pick,
+                     .seed = seed,
+                     .n = mot_session_ranks(session),
+                     .effective = -1};
+    c->n_layers = program_of(c)->cuts.n;
+    size_t all = (size_t)c->n * c->n_layers;
+    int64_t most = 0;
+    c->layer = mot_arena_array(arena, Layer, c->n_layers);
+    c->busy = mot_arena_array(arena, double, c->n);
+    c->seconds = mot_arena_array(arena, double, all);
+    c->share = mot_arena_array(arena, int64_t, c->n);
+    c->columns = mot_arena_array(arena, int64_t, all);
+    c->cut = mot_arena_array(arena, int64_t, all);
+    c->pending = mot_arena_array(arena, int64_t, all);
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        MOT_TRY(make_layer(c, l));
+        most = whole_columns(c, l) > most ? whole_columns(c, l) : most;
+    }
+    c->list = mot_arena_array(arena, int64_t, most);
+    *out_cutter = c;
+    return MOT_OK;
+}
+
+static bool any(const int64_t *cut, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        if (cut[k])
+            return true;
+    return false;
+}
+
+MotStatus mot_cutter_before(MotCutter *c, int64_t step)
+{
+    size_t all = (size_t)c->n * c->n_layers;
+    find_columns(c);
+    if (step == c->effective)
+        return cut_all(c, step, c->pending);
+    if (step < c->looked + MOT_CUT_REFRESH || !any(c->cut, all))
+        return MOT_OK;
+    memcpy(c->pending, c->cut, all * sizeof *c->cut); /* as many, but the right ones */
+    return cut_all(c, step, c->pending);
+}
+
+void mot_cutter_after(MotCutter *c, int64_t step, int64_t steps, MotCutDecision *out)
+{
+    find_columns(c);
+    for (uint32_t i = 0; i < c->n; i++) {
+        const MotRankState *state = mot_session_rank(c->session, i);
+        c->share[i] = mot_session_share(c->session, i);
+        c->busy[i] = (double)state->busy_ns * 1e-9;
+        for (uint32_t l = 0; l < c->n_layers; l++)
+            c->seconds[index_of(c, l, i)] = (double)state->cut_ns[l] * 1e-9;
+    }
+    MotCutTimes times = {step,    steps,      c->n,       c->n_layers, c->share,
+                         c->busy, c->seconds, c->columns, c->cut};
+    c->policy.decide(c->policy.self, &times, out);
+    if (out->kind != MOT_BALANCE_MOVE && out->kind != MOT_BALANCE_UNDO)
+        return;
+    memcpy(c->pending, out->cut, (size_t)c->n * c->n_layers * sizeof *c->pending);
+    c->effective = step + MOT_BALANCE_DELAY;
+}
+
+double mot_cutter_part(const MotCutter *c, uint32_t rank, const int64_t *cut)
+{
+    const MotProgram *p = program_of(c);
+    double left_out = 0, all = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        int64_t columns = c->columns[index_of(c, l, rank)];
+        all += p->cuts.data[l].flops;
+        if (columns)
+            left_out += p->cuts.data[l].flops * (double)cut[l] / (double)columns;
+    }
+    return left_out / all;
+}
