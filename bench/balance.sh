@@ -8,7 +8,9 @@
 #
 # For the planner's mix, a split batch and split columns, and for each drop: steps until the shares change, moves until the recovery and after it,
 # and the best possible step over the measured one, from 20 steps after the drop to the recovery. A step is that of the devices' own clocks; the best
-# is the undisturbed step times 4 / (3 + speed left). Then, with devices that never change, --balance shares over off in ROUNDS blocks in turns (30 by
+# is the undisturbed step times 4 / (3 + speed left). The devices are slow: 2 by CPU time; with CLUSTER=FILE those of the file, which
+# are named a to d and as fast at first (with `clock: modelled` the table is the same every time).
+# Then, with four native devices that never change, --balance shares over off in ROUNDS blocks in turns (30 by
 # default; 0: none): the median ratio and the upper 95 % limit of the mean. A block is a whole run of STEPS steps on the host's clock, with
 # its start: the policy works between the steps. DROP, RECOVER and STEPS are 50, 150 and
 # 200. Options for the model go into OPTIONS, such as OPTIONS="--dim batch=30".
@@ -18,12 +20,15 @@ read -ra options <<<"${OPTIONS:-}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for name in a b c d; do echo "  - {name: $name, slow: 2}"; done | sed '1i devices:' >"$work/calm.yaml"
+calm=1
+if [ -n "${CLUSTER:-}" ]; then cp "$CLUSTER" "$work/calm.yaml"; else calm=2; fi
+devices=(-c "$work/calm.yaml")
 
 train() { # OUT STEPS OPTIONS...
     local out=$1 n=$2
     shift 2
     rm -rf "${work:?}/$out"
-    "$motley" train "$model" "${options[@]}" --data "$data" -c "$work/calm.yaml" -q \
+    "$motley" train "$model" "${options[@]}" --data "$data" "${devices[@]}" -q \
         --loss cross_entropy:logits:labels --optimizer adamw:lr=3e-4 --steps "$n" --out "$work/$out" "$@" 2>/dev/null
 }
 median() { sort -g | awk '{ x[NR] = $1 } END { if (NR) print x[int((NR + 1) / 2)] }'; }
@@ -40,17 +45,18 @@ printf '%-8s %-5s %9s %9s %6s %6s %10s\n' plan speed 'found' 'back' moves back '
 for plan in mix batch columns; do
     fix=()
     [ "$plan" = mix ] || fix=(--fix "*=$([ "$plan" = batch ] && echo batch || echo out)")
-    for slow in 4 8; do
-        train run "$steps" "${fix[@]}" --balance shares --slow "$drop:b=$slow" --slow "$recover:b=2"
+    for slow in 2 4; do
+        train run "$steps" "${fix[@]}" --balance shares --slow "$drop:b=$((calm * slow))" --slow "$recover:b=$calm"
         mapfile -t down < <(moves run "$drop" "$recover")
         mapfile -t up < <(moves run $((recover + 1)) "$steps")
         before=$(step_ms run 5 "$drop") after=$(step_ms run $((drop + 21)) "$recover")
-        printf '%-8s 1/%-3d %9s %9s %6d %6d %10s\n' "$plan" $((slow / 2)) "${down[0]:+$((${down[0]:-0} - drop - 1))}" \
+        printf '%-8s 1/%-3d %9s %9s %6d %6d %10s\n' "$plan" "$slow" "${down[0]:+$((${down[0]:-0} - drop - 1))}" \
             "${up[0]:+$((${up[0]:-0} - recover - 1))}" "${#down[@]}" "${#up[@]}" \
-            "$(awk -v before="$before" -v after="$after" -v slow="$slow" 'BEGIN { printf "%.3f", before * 4 / (3 + 2 / slow) / after }')"
+            "$(awk -v before="$before" -v after="$after" -v slow="$slow" 'BEGIN { printf "%.3f", before * 4 / (3 + 1 / slow) / after }')"
     done
 done
 
+devices=(--devices 4)
 for _ in $(seq "$rounds"); do
     start=$(date +%s%N)
     train block "$steps" --balance shares

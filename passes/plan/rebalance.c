@@ -32,9 +32,9 @@ typedef struct {
     double other; /* seconds for what is not split */
 } Speed;
 
-/* A measurement of every rank over the last steps, the newest at [(count - 1) % HISTORY]. */
+/* A measurement over the last steps, by rank: the newest at [(count - 1) % HISTORY]. */
 typedef struct {
-    double at[HISTORY][MOT_BALANCE_RANKS];
+    double at[MOT_BALANCE_RANKS][HISTORY];
 } Series;
 
 /* A move that is not judged yet. */
@@ -49,9 +49,10 @@ typedef struct {
 struct MotRebalance {
     const MotSplitWork *work;
     uint32_t n;
-    Series unit, other, comm, total; /* total: of all ranks, at [0] */
+    Series unit, other, comm, total; /* total: the longest, as that of rank 0 */
     uint32_t n_seen, count, since; /* steps; those remembered; and since the shares last changed */
     int64_t share[MOT_BALANCE_RANKS];
+    double dealt[MOT_BALANCE_RANKS]; /* the work that they give */
     double known[MOT_BALANCE_RANKS]; /* the last unit, NaN: none */
     int64_t known_at[MOT_BALANCE_RANKS];
     Trial trial;
@@ -95,7 +96,7 @@ static uint32_t take(const MotRebalance *b, const Series *s, uint32_t i, uint32_
 {
     uint32_t kept = 0;
     for (uint32_t k = first; k < first + n && k < b->count && k < HISTORY; k++) {
-        double x = s->at[(b->count - 1 - k) % HISTORY][i];
+        double x = s->at[i][(b->count - 1 - k) % HISTORY];
         if (!isnan(x))
             out[kept++] = x;
     }
@@ -153,20 +154,33 @@ static double predict(const MotRebalance *b, const Speed *speed, const double *w
     return most;
 }
 
-/* Parts of any size that let all ranks end at once: the least time T in which they do all, by bisection. */
+/* The parts that the ranks do in this time, of any size; their sum. */
+static double fill(const MotRebalance *b, const Speed *speed, double time, double *out_part)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        bool is_known = !isnan(speed[i].unit);
+        out_part[i] =
+            is_known ? mot_split_work_part(b->work, (time - speed[i].other) / speed[i].unit) : 0;
+        sum += out_part[i];
+    }
+    return sum;
+}
+
+/* Whether parts of any size would save this much of a step. */
+static bool can_save(const MotRebalance *b, const Speed *speed, double gain, double now)
+{
+    double part[MOT_BALANCE_RANKS];
+    return fill(b, speed, (1 - gain) * now, part) >= 1;
+}
+
+/* Parts that let all ranks end at once: the least time in which they do everything, by bisection. */
 static double level(const MotRebalance *b, const Speed *speed, double most, double *out_part)
 {
     double low = 0, high = most;
     for (int k = 0; k < 60; k++) {
-        double time = 0.5 * (low + high), sum = 0;
-        for (uint32_t i = 0; i < b->n; i++) {
-            bool is_known = !isnan(speed[i].unit);
-            out_part[i] =
-                is_known ? mot_split_work_part(b->work, (time - speed[i].other) / speed[i].unit)
-                         : 0;
-            sum += out_part[i];
-        }
-        *(sum < 1 ? &low : &high) = time;
+        double time = 0.5 * (low + high);
+        *(fill(b, speed, time, out_part) < 1 ? &low : &high) = time;
     }
     return high;
 }
@@ -178,11 +192,11 @@ static double find_shares(const MotRebalance *b, const Speed *speed, double now,
     double part[MOT_BALANCE_RANKS], work[MOT_BALANCE_RANKS], best = now;
     int64_t ratio[MOT_BALANCE_RANKS], share[MOT_BALANCE_RANKS];
     uint32_t slowest;
-    bool is_worth_it = level(b, speed, now, part) <= (1 - GAIN) * now;
+    level(b, speed, now, part);
     for (uint32_t i = 0; i < b->n; i++)
         ratio[i] = (int64_t)(part[i] * (double)SCALE);
     memcpy(out_share, b->share, b->n * sizeof *share);
-    for (int64_t sum = 1; is_worth_it && sum <= LARGEST_SUM; sum++) {
+    for (int64_t sum = 1; sum <= LARGEST_SUM; sum++) {
         mot_share_split(ratio, b->n, sum, share);
         mot_split_work_deal(b->work, share, b->n, work);
         double seconds = predict(b, speed, work, &slowest);
@@ -284,31 +298,29 @@ static bool some_rank_changed(const MotRebalance *b, uint32_t window)
 }
 
 /* Whether moving would still save something if the slowest rank were as fast as in its best quarter of the window, and the others as slow as in their worst. */
-static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, const double *work,
-                     const Speed *speed)
+static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, const Speed *speed)
 {
     Speed careful[MOT_BALANCE_RANKS];
-    double unit[HISTORY], best[MOT_BALANCE_RANKS];
+    double unit[HISTORY];
     for (uint32_t i = 0; i < b->n; i++) {
         uint32_t n = take(b, &b->unit, i, 0, window, unit);
         careful[i] = speed[i];
         if (n > 0)
             careful[i].unit = quantile(unit, n, i == slowest ? 0.25 : 0.75);
     }
-    double now = rank_seconds(&careful[slowest], work[slowest]);
-    return level(b, careful, now, best) <= (1 - GAIN / 2) * now;
+    return can_save(b, careful, GAIN / 2, rank_seconds(&careful[slowest], b->dealt[slowest]));
 }
 
 /* Whether the last few steps say so too: a change that has just come is not decided on by what was long before. */
 static bool is_still_so(const MotRebalance *b, int64_t step, const int64_t *share)
 {
     Speed speed[MOT_BALANCE_RANKS];
-    double now[MOT_BALANCE_RANKS], then[MOT_BALANCE_RANKS];
+    double then[MOT_BALANCE_RANKS];
     uint32_t slowest;
     find_speeds(b, SHORT, step, speed);
-    mot_split_work_deal(b->work, b->share, b->n, now);
     mot_split_work_deal(b->work, share, b->n, then);
-    return predict(b, speed, then, &slowest) <= (1 - GAIN / 2) * predict(b, speed, now, &slowest);
+    return predict(b, speed, then, &slowest) <=
+           (1 - GAIN / 2) * predict(b, speed, b->dealt, &slowest);
 }
 
 static bool is_new_change(const MotRebalance *b, const Speed *speed)
@@ -341,19 +353,17 @@ static bool pays(const MotRebalance *b, const MotStepTimes *times, double gain, 
 static void look_at(MotRebalance *b, const MotStepTimes *times, uint32_t window, bool is_standing,
                     MotDecision *out)
 {
-    double work[MOT_BALANCE_RANKS];
     Speed speed[MOT_BALANCE_RANKS];
     uint32_t slowest;
-    mot_split_work_deal(b->work, b->share, b->n, work);
     find_speeds(b, window, times->step, speed);
-    double now = predict(b, speed, work, &slowest);
-    double best = find_shares(b, speed, now, out->share);
-    if (now - best < GAIN * now)
-        return;
-    if (!(is_standing ? is_still_so(b, times->step, out->share)
-                      : some_rank_changed(b, window) && has_settled(b, window)) ||
-        !is_clear(b, slowest, window, work, speed) || !pays(b, times, now - best, now) ||
+    double now = predict(b, speed, b->dealt, &slowest);
+    if (!can_save(b, speed, GAIN, now) || !is_clear(b, slowest, window, speed) ||
+        !(is_standing || (some_rank_changed(b, window) && has_settled(b, window))) ||
         (b->n_moves >= MOST_MOVES && !is_new_change(b, speed)))
+        return;
+    double best = find_shares(b, speed, now, out->share);
+    if (now - best < GAIN * now || !pays(b, times, now - best, now) ||
+        (is_standing && !is_still_so(b, times->step, out->share)))
         return;
     out->kind = MOT_BALANCE_MOVE;
     out->rank = slowest;
@@ -430,20 +440,19 @@ static void look_for_link(MotRebalance *b, const MotStepTimes *times, MotDecisio
 static void record(MotRebalance *b, const MotStepTimes *times)
 {
     uint32_t at = b->count % HISTORY;
-    double work[MOT_BALANCE_RANKS], total = 0;
-    mot_split_work_deal(b->work, times->share, b->n, work);
+    double total = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         const MotRankTimes *t = &times->rank[i];
-        bool has_work = work[i] > 0 && t->resizable > 0;
-        b->unit.at[at][i] = has_work ? t->resizable / work[i] : NAN;
-        b->other.at[at][i] = t->other;
-        b->comm.at[at][i] = t->comm;
+        bool has_work = b->dealt[i] > 0 && t->resizable > 0;
+        b->unit.at[i][at] = has_work ? t->resizable / b->dealt[i] : NAN;
+        b->other.at[i][at] = t->other;
+        b->comm.at[i][at] = t->comm;
         total = fmax(total, t->resizable + t->other + t->comm + t->wait);
     }
-    b->total.at[at][0] = total;
+    b->total.at[0][at] = total;
     b->count++;
     for (uint32_t i = 0; i < b->n; i++)
-        if (!isnan(b->unit.at[at][i])) {
+        if (!isnan(b->unit.at[i][at])) {
             b->known[i] = recent(b, &b->unit, i, SHORT);
             b->known_at[i] = times->step;
         }
@@ -458,6 +467,7 @@ void mot_rebalance_decide(MotRebalance *b, const MotStepTimes *times, MotDecisio
     }
     if (memcmp(b->share, times->share, b->n * sizeof *b->share) != 0) {
         memcpy(b->share, times->share, b->n * sizeof *b->share);
+        mot_split_work_deal(b->work, b->share, b->n, b->dealt);
         b->since = 0;
     }
     if (++b->n_seen <= WARM_UP)
