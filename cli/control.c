@@ -73,7 +73,7 @@ MotControl *mot_control_open(MotCtx *ctx, const char *dir)
 static const MotJson *receive(MotCtx *ctx, int fd, const char *from, ssize_t *out_n)
 {
     const MotJson *json;
-    char *text = mot_arena_alloc(&ctx->arena, LONGEST_MESSAGE);
+    char text[LONGEST_MESSAGE];
     do
         *out_n = recv(fd, text, LONGEST_MESSAGE, 0);
     while (*out_n < 0 && errno == EINTR);

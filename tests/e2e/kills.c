@@ -113,6 +113,10 @@ static void check_message(Test *t, int rank, const char *what)
                      strncmp(place, "between two sections", 20) == 0 ||
                      strncmp(place, "while it binds", 14) == 0;
     check(t, has_place, "\"%s...\" is not in\n%s", want, text);
+    bool is_awaited = strncmp(place, "in step instruction ", 20) != 0 ||
+                      strcmp(what, "hangs") != 0 ||
+                      strstr(text, mot_arena_printf(&t->ctx.arena, "for rank %d", rank));
+    check(t, is_awaited, "nobody waits for rank %d in\n%s", rank, text);
 }
 
 /* Hits a rank: kill -9 (dies), or SIGSTOP (hangs). False: the training was over. */
