@@ -261,6 +261,20 @@ static const Case cases[] = {
      IN("x", "f32[65x40]") IN("i65", "i64[3x8]")
          IN("xb", "f32[8x40]") "%1 = gather %x %i65 {axis=0} : f32[3x8x40]\n%y = add %1 %xb : "
                                "f32[3x8x40]\n" OUT("y")},
+    {"gather rows without elements", NO_SYMBOLS,
+     IN("x", "f32[65x0]") IN("i65", "i64[8]") "%y = gather %x %i65 {axis=0} : f32[8x0]\n" OUT("y")},
+    {"gather inner without elements", NO_SYMBOLS,
+     IN("x", "f32[4x65x0]")
+         IN("i65", "i64[5]") "%y = gather %x %i65 {axis=1} : f32[4x5x0]\n" OUT("y")},
+    {"gather nothing", NO_SYMBOLS,
+     IN("x", "f32[65x40]")
+         IN("i65", "i64[0]") "%y = gather %x %i65 {axis=0} : f32[0x40]\n" OUT("y")},
+    {"gather nothing of nothing", NO_SYMBOLS,
+     IN("x", "f32[0x40]")
+         IN("i65", "i64[0]") "%y = gather %x %i65 {axis=0} : f32[0x40]\n" OUT("y")},
+    {"gather no columns of the rows of a share", ONE_SYMBOL(4, 0),
+     IN("x", "f32[65x0]")
+         IN("i65", "i64[@ax8]") "%y = gather %x %i65 {axis=0} : f32[@ax8x0]\n" OUT("y")},
     {"scatter_add", ONE_SYMBOL(40, 7),
      IN("i9", "i64[@ax8]") IN(
          "x", "f32[@ax8x100]") "%y = scatter_add %i9 %x {axis=0, size=9} : f32[9x100]\n" OUT("y")},
@@ -290,6 +304,9 @@ static const Case cases[] = {
     MESSAGE("bf16", "20", "8"),
     MESSAGE("int8", "20", "9"),
     MESSAGE("sign", "20", "3"),
+    {"scatter_add rows without elements", NO_SYMBOLS,
+     IN("i9", "i64[8]")
+         IN("x", "f32[8x0]") "%y = scatter_add %i9 %x {axis=0, size=9} : f32[9x0]\n" OUT("y")},
     {"scatter_add nothing", NO_SYMBOLS,
      IN("i9", "i64[0]")
          IN("x", "f32[0x20]") "%y = scatter_add %i9 %x {axis=0, size=12} : f32[12x20]\n" OUT("y")},
