@@ -53,11 +53,27 @@ static MotStatus run_plan(MotCtx *ctx, const MotArgs *args)
     return path ? mot_plan_file_write(ctx, &job, path) : MOT_OK;
 }
 
+/* What says how a plan is made. */
+static const MotOption *const making_options[] = {mot_loss_options,
+                                                  mot_optimizer_options,
+                                                  mot_step_options,
+                                                  mot_model_options,
+                                                  mot_device_options,
+                                                  mot_plan_options,
+                                                  NULL};
+
+/* A plan that was written is shown as it is. */
 static MotStatus read_plan(MotCtx *ctx, const MotArgs *args, const char *path, MotPlan **out_plan)
 {
     MotJob job;
-    if (mot_plan_file_is(path))
+    if (mot_plan_file_is(path)) {
+        uint32_t n;
+        const char *const *given = mot_args_texts(ctx, args, making_options, &n);
+        if (n > 0)
+            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "%s: %s is a plan, which is made already", given[0], path);
         return mot_plan_file_read(ctx, path, out_plan);
+    }
     MOT_TRY(make_plan(ctx, args, &job));
     *out_plan = job.plan;
     return MOT_OK;
@@ -116,11 +132,9 @@ const MotVerb mot_verb_plan = {
                                           mot_plan_options, NULL},
     .run = run_plan};
 
-const MotVerb mot_verb_explain = {
-    .name = "explain",
-    .operands = "PLAN|MODEL [NODE]",
-    .summary = "show a plan, or an operator's choices with their costs",
-    .options =
-        (const MotOption *const[]){mot_loss_options, mot_optimizer_options, mot_step_options,
-                                   mot_model_options, mot_device_options, mot_plan_options, NULL},
-    .run = run_explain};
+const MotVerb mot_verb_explain = {.name = "explain",
+                                  .operands = "PLAN|MODEL [NODE]",
+                                  .summary =
+                                      "show a plan, or an operator's choices with their costs",
+                                  .options = making_options,
+                                  .run = run_explain};

@@ -86,6 +86,7 @@ check "other devices are refused" refused 5 'for 4 devices, not 2' train d "$wor
 check "other links are refused" refused 5 'another link' train d "$work/gpt.plan" -c models/clusters/four-slow-links.yaml
 check "other threads are refused" refused 5 'for 1 threads of device "a", not 2' train d "$work/gpt.plan" --threads 2
 check "other micro-batches are refused" refused 5 'plan' train d "$work/gpt.plan" --accumulate 2
+check "a plan is shown as it is" refused 2 '--fix=*=batch: ' "$MOTLEY" explain "$work/gpt.plan" --fix '*=batch'
 check "--fix is refused" refused 2 'the choices stand in the plan' train d "$work/gpt.plan" --fix '*=batch'
 check "an axis that is not there is refused" refused 2 'stage 0 has the axis "d" over 4 devices' train d "$work/gpt.plan" --shares x=1/1/1/1
 check "too few shares are refused" refused 2 '2 shares for the 4 devices of axis "d"' train d "$work/gpt.plan" --resize 1:1/2
