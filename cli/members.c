@@ -112,6 +112,15 @@ static MotStatus go_back(MotTrainer *t)
     return mot_log_open(t->ctx, t->log, t->step, &t->log_file);
 }
 
+/* Nobody can go on: what the ranks hold is saved. */
+static MotStatus give_up(MotTrainer *t, MotStatus status)
+{
+    if (mot_session_held(t->job->session) != MOT_HELD_TORN && mot_trainer_save(t) == MOT_OK)
+        mot_note(t->ctx, "all %lld steps are saved; --resume goes on from there",
+                 (long long)t->step);
+    return status;
+}
+
 /* Without the ranks that died or hung. */
 static MotStatus mend(MotTrainer *t)
 {
@@ -125,7 +134,9 @@ static MotStatus mend(MotTrainer *t)
         if (is_lost[i])
             mot_text_printf(&names, "%s%s", names.n ? ", " : "", device_name(t, i));
     }
-    MOT_TRY(mot_job_remove_ranks(t->ctx, t->job, is_lost));
+    MotStatus status = mot_job_remove_ranks(t->ctx, t->job, is_lost);
+    if (status != MOT_OK)
+        return give_up(t, status);
     mot_trainer_make_room(t);
     if (is_torn)
         MOT_TRY(go_back(t));

@@ -57,6 +57,8 @@ typedef struct MotTrainer {
 MOT_CHECKED MotStatus mot_trainer_run(MotTrainer *t);
 /* Mean loss over the validation batches; 0 batches: NaN. */
 MOT_CHECKED MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss);
+/* Writes a checkpoint of step t->step. */
+MOT_CHECKED MotStatus mot_trainer_save(MotTrainer *t);
 /* Fills the host's buffers with what step t->step takes. */
 void mot_trainer_prepare(MotTrainer *t);
 /* The folder and what stands in it all the time, again if somebody removed it. Not to be called within a scope. */

@@ -184,9 +184,9 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
     return MOT_OK;
 }
 
-static MotStatus save(MotTrainer *t, int64_t step)
+MotStatus mot_trainer_save(MotTrainer *t)
 {
-    MotCheckpointInfo info = {.step = step,
+    MotCheckpointInfo info = {.step = t->step,
                               .seed = t->seed,
                               .batch = t->batch_size,
                               .sample = t->sample_size,
@@ -280,7 +280,7 @@ static MotStatus do_step(MotTrainer *t)
 /* What the system refuses to write costs a checkpoint, not the training: a later one may succeed. The last one has to. */
 static MotStatus save_or_go_on(MotTrainer *t)
 {
-    MotStatus status = save(t, t->step);
+    MotStatus status = mot_trainer_save(t);
     if (status != MOT_ERR_IO || t->step == t->steps || t->is_stopping)
         return status;
     mot_trainer_make_room(t);

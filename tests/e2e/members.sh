@@ -8,6 +8,8 @@ devices:
   - {name: a}
   - {name: b}
 END
+pid=
+trap '[ -z "$pid" ] || kill -9 "$pid"; rm -rf "$work"' EXIT
 begin() { # OUT OPTIONS...: a training in the background, some steps on its way: $pid
     local out=$work/$1
     shift
@@ -19,6 +21,7 @@ begin() { # OUT OPTIONS...: a training in the background, some steps on its way:
 end() { # Ctrl-C ends it as always
     kill -INT "$pid"
     code=0; wait "$pid" || code=$?
+    pid=
     check "the training ends with 75, not $code" [ "$code" = 75 ]
 }
 refuse() { # CODE TEXT VERB OPTIONS...
@@ -59,9 +62,22 @@ refuse 1 "can't start rank 0" join "$work/refused" --device c
 check "then it can: the fault is over" "$MOTLEY" join "$work/refused" --device c >/dev/null
 end
 
+# Nobody is left to go on: what the ranks held is saved.
+begin last --elastic
+kill -9 $(sed -n 's/.*"pids": \[\([0-9]*\), \([0-9]*\)\].*/\1 \2/p' "$work/last/job.json")
+code=0; wait "$pid" || code=$?
+pid=
+check "a training without devices ends with 6, not $code" [ "$code" = 6 ]
+check "it says why" grep -q 'no device is left' "$work/out"
+if grep -q 'steps are saved' "$work/out"; then
+    check "what it saved is sound" "$MOTLEY" ckpt verify "$work/last" >/dev/null
+else # both died in the middle of an update
+    check "nothing was saved" [ ! -e "$work/last/latest" ]
+fi
+
 # The folder goes away: it comes back with the log, the lock, the socket and in the end a checkpoint.
 begin removed
-rm -rf "$work/removed"
+until rm -rf "$work/removed" 2>/dev/null; do :; done # it comes back while it is being removed
 for _ in $(seq 100); do [ -s "$work/removed/steps.jsonl" ] && break; sleep 0.1; done
 check "the log is back" [ -s "$work/removed/steps.jsonl" ]
 check "it takes requests" "$MOTLEY" leave "$work/removed" a >/dev/null
