@@ -9,7 +9,7 @@ enum {
     WARM_UP = 2,    /* steps that are not: first touches of memory */
     SHORT = 5,      /* steps of the shortest window, and those after which a move is judged, */
     PATIENCE = 20,  /* or, while it does not look good, so many: noise only adds to a step */
-    LEAST_OLD = 10, /* steps before a window that a change is told by */
+    LEAST_OLD = 10, /* steps before a window that a change is told by; and a slow link's window */
     STANDING = 30,  /* steps after which ranks are also compared with each other, */
     LONG = 40,      /* and the longest window for that */
     PAUSE = 50,     /* steps without a move after one was undone */
@@ -62,7 +62,7 @@ struct MotRebalance {
     double moved_unit[MOT_BALANCE_RANKS]; /* units at the last move */
     double resize_seconds;                /* of all changes of shares so far */
     uint32_t n_resizes;
-    int64_t link_told[MOT_BALANCE_RANKS]; /* up to this step a slow link is no news */
+    int64_t link_told; /* up to this step a slow link is no news */
 };
 
 /* ---- Statistics ---- */
@@ -254,10 +254,20 @@ static bool is_off_reference(const MotRebalance *b, uint32_t i, const double *no
 }
 
 /*
- * Whether the rank's speed in the window is another one than before, by a sign test against the level between the two medians. What lay beyond it
- * before is the noise: how far it was off does not matter, so that a rank which often loses its core for a step has to be slow for longer. Where a move was in the midst of a
- * change, there is no before.
+ * Whether the values of now are others than the old ones, which must be several: a sign test against the level between the two medians. What lay
+ * beyond it before is the noise: how far it was off does not matter, so that a rank which often loses its core has to be slow for longer.
  */
+static bool are_others(double *now, uint32_t n_now, double *old, uint32_t n_old)
+{
+    double median_now = median(now, n_now), median_old = median(old, n_old);
+    double level = sqrt(median_now * median_old);
+    bool is_above = median_now > median_old;
+    double p = (count_beyond(old, n_old, level, is_above) + 0.5) / (n_old + 1);
+    return n_old >= LEAST_OLD && differ(median_now, median_old) &&
+           binomial_tail(count_beyond(now, n_now, level, is_above), n_now, p) < CHANCE;
+}
+
+/* Whether the rank's speed in the window is another one than before. Where a move was in the midst of a change, there is no before. */
 static bool has_changed(const MotRebalance *b, uint32_t i, uint32_t window)
 {
     double now[HISTORY], old[HISTORY];
@@ -265,14 +275,8 @@ static bool has_changed(const MotRebalance *b, uint32_t i, uint32_t window)
              n_old = take(b, &b->unit, i, window, b->since - window, old);
     if (n_now < window)
         return false;
-    if (n_old < LEAST_OLD)
-        return is_off_reference(b, i, now, n_now);
-    double median_now = median(now, n_now), median_old = median(old, n_old);
-    double level = sqrt(median_now * median_old);
-    bool is_above = median_now > median_old;
-    double p = (count_beyond(old, n_old, level, is_above) + 0.5) / (n_old + 1);
-    return differ(median_now, median_old) &&
-           binomial_tail(count_beyond(now, n_now, level, is_above), n_now, p) < CHANCE;
+    return n_old < LEAST_OLD ? is_off_reference(b, i, now, n_now)
+                             : are_others(now, n_now, old, n_old);
 }
 
 /* Whether all speeds are in the newer half of the window what they were in the older one: in the midst of a change there is no telling where it ends. */
@@ -417,24 +421,35 @@ static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
     b->n_moves = MOST_MOVES;
 }
 
-/* A rank whose communication takes clearly longer than it did, and the step with it. */
+/* How many times as long as before the rank communicates, if that is clearly longer, and the step with it; else 1. */
+static double find_slowdown(const MotRebalance *b, uint32_t i, double step)
+{
+    double now[HISTORY], old[HISTORY];
+    uint32_t n_now = take(b, &b->comm, i, 0, LEAST_OLD, now),
+             n_old = take(b, &b->comm, i, LEAST_OLD, LONG - LEAST_OLD, old);
+    double seconds = median(now, n_now), before = median(old, n_old);
+    bool is_slow = seconds >= SLOW_LINK * before && seconds - before >= LINK_PART * step &&
+                   are_others(now, n_now, old, n_old);
+    return is_slow ? seconds / before : 1;
+}
+
+/* A slow link makes both of its ends communicate for longer; what makes one do so is that rank, which may have lost its core. */
 static void look_for_link(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
 {
-    double most = SLOW_LINK, step = recent(b, &b->total, 0, SHORT);
-    for (uint32_t i = 0; i < b->n && b->since >= STANDING; i++) {
-        double x[HISTORY], old, now;
-        old = median(x, take(b, &b->comm, i, SHORT, LONG - SHORT, x));
-        now = quantile(x, take(b, &b->comm, i, 0, SHORT, x), 0.25);
-        if (times->step < b->link_told[i] || now < most * old || now - old < LINK_PART * step)
-            continue;
-        most = now / old;
-        out->kind = MOT_BALANCE_LINK;
-        out->rank = i;
-        out->factor = most;
+    double most = 1, step = recent(b, &b->total, 0, SHORT);
+    uint32_t n_slow = 0, slowest = 0;
+    if (b->since < STANDING || times->step < b->link_told)
+        return;
+    for (uint32_t i = 0; i < b->n; i++) {
+        double factor = find_slowdown(b, i, step);
+        n_slow += factor > 1;
+        slowest = factor > most ? i : slowest;
+        most = factor > most ? factor : most;
     }
-    /* Its peers see the same link. */
-    for (uint32_t i = 0; i < b->n && out->kind == MOT_BALANCE_LINK; i++)
-        b->link_told[i] = times->step + LONG;
+    if (n_slow < 2)
+        return;
+    *out = (MotDecision){.kind = MOT_BALANCE_LINK, .rank = slowest, .factor = most};
+    b->link_told = times->step + LONG;
 }
 
 static void record(MotRebalance *b, const MotStepTimes *times)

@@ -410,7 +410,10 @@ static void finds_the_best_integers(void **state)
 
 static double slow_link(int64_t step, uint32_t rank)
 {
-    return (rank == 1 && step >= 60 ? 0.1 : 0.02) * (1 + 0.02 * (double)(step % 3));
+    return (step < 60 || rank == 0 || rank == 3 ? 0.02
+            : rank == 1                         ? 0.1
+                                                : 0.08) *
+           (1 + 0.02 * (double)(step % 3));
 }
 
 /* A slow link makes all wait and nobody compute longer: it is told once, and nothing moves. */
@@ -422,6 +425,20 @@ static void a_slow_link_is_no_slow_device(void **state)
     assert_int_equal(o.n_links, 1);
     assert_int_equal(o.decision[0].rank, 1);
     assert_in_range(o.step[0], 60, 70);
+}
+
+/* Copies between ranks that share cores, which often take many times as long: no link is any slower. */
+static double crowded_link(int64_t step, uint32_t rank)
+{
+    return 0.02 * held_out[step][rank] / 326 * (random_unit() < 0.3 ? 20 * random_unit() : 1);
+}
+
+static void a_busy_machine_is_no_slow_link(void **state)
+{
+    Series s = {fine, equal, crowded, crowded_link, 2000, {1, 1, 1, 1}, 0.01, 0};
+    read_recordings();
+    Outcome o = run(*state, &s);
+    assert_int_equal(o.n, 0);
 }
 
 /* A move costs more than it saves in the steps that are left. */
@@ -553,6 +570,7 @@ int main(void)
         TEST(sees_through_noise),
         TEST(finds_the_best_integers),
         TEST(a_slow_link_is_no_slow_device),
+        TEST(a_busy_machine_is_no_slow_link),
         TEST(does_not_move_what_does_not_pay),
         TEST(undoes_what_gained_nothing),
         TEST(a_rank_without_a_share),
