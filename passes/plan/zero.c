@@ -7,13 +7,17 @@
 
 enum {
     WARM_UP = 2, /* steps after a change that are not measured: first touches of memory */
-    WINDOW = 6,  /* steps that a decision looks at */
+    SHORT = 8,   /* steps that a decision looks at where it is clear, */
+    LONG = 30,   /* and where it is not */
     PAUSE = 50   /* steps without more cuts after some were undone */
 };
-/* A straggler's step takes this much longer than the median, in three quarters of the window. */
-static const double STRAGGLES = 1.15;
+/*
+ * A straggler's step takes this much longer than the median: in seven of the short window's steps, or in three quarters of the long one's. With
+ * steps whose logarithms scatter by 0.3, seven of eight are so by chance a few times in a million.
+ */
+static const double CLEARLY = 1.5, STEADILY = 1.15;
 /* More cuts save at least this part of a step; fewer of them are worth a change from this part of the cuts on. */
-static const double GAIN = 0.08, FEWER = 0.1;
+static const double GAIN = 0.08, FEWER = 0.2;
 
 /* Seconds a step, uncut; whole: other and all layers. */
 typedef struct {
@@ -24,10 +28,12 @@ struct MotZero {
     uint32_t n, n_layers;
     const double *part;
     MotZeroOpts opts;
-    double spent;          /* of the budget, in steps */
-    uint32_t since;        /* steps since the cuts last changed */
-    double *other, *layer; /* [WINDOW][n], [WINDOW][n * n_layers]: as if nothing were cut */
-    double took[WINDOW];   /* by the slowest rank, as it was */
+    double spent; /* of the budget, in steps */
+    uint32_t
+        since; /* steps since the cuts last changed; the newest is at (since - WARM_UP - 1) % LONG */
+    uint32_t window;       /* the newest steps that `rank` is from */
+    double *other, *layer; /* [LONG][n], [LONG][n * n_layers]: as if nothing were cut; a ring */
+    double took[LONG];     /* by the slowest rank, as it was */
     int64_t *cut;          /* [n * n_layers]: in the last step, */
     int64_t *want, *old;   /* what is decided, and what was before */
     bool is_tried;         /* a move that is not judged yet, from step `effective` on */
@@ -44,8 +50,8 @@ MotZero *mot_zero_make(MotCtx *ctx, const double *part, uint32_t n_layers, uint3
     size_t all = (size_t)n * n_layers;
     *z = (MotZero){.n = n, .n_layers = n_layers, .opts = *opts, .spent = opts->spent};
     z->part = mot_arena_copy(arena, part, n_layers * sizeof *part);
-    z->other = mot_arena_array(arena, double, (size_t)WINDOW *n);
-    z->layer = mot_arena_array(arena, double, WINDOW *all);
+    z->other = mot_arena_array(arena, double, (size_t)LONG *n);
+    z->layer = mot_arena_array(arena, double, LONG *all);
     z->rank = mot_arena_array(arena, Rank, n);
     for (uint32_t i = 0; i < n; i++)
         z->rank[i].layer = mot_arena_array(arena, double, n_layers);
@@ -80,13 +86,19 @@ static double median(double *x, uint32_t n)
     return 0.5 * (x[(n - 1) / 2] + x[n / 2]);
 }
 
-/* Median over the window of the value at [step][i] of rows of `width`. */
-static double recent(const double *rows, uint32_t width, uint32_t i)
+/* Where the ring has the step that is k back from the newest, 0. */
+static uint32_t place_of(const MotZero *z, uint32_t k)
 {
-    double x[WINDOW];
-    for (uint32_t k = 0; k < WINDOW; k++)
-        x[k] = rows[(size_t)k * width + i];
-    return median(x, WINDOW);
+    return (z->since - WARM_UP - 1 - k) % LONG;
+}
+
+/* Median over the window of the value at [step][i] of rows of `width`. */
+static double recent(const MotZero *z, const double *rows, uint32_t width, uint32_t i)
+{
+    double x[LONG];
+    for (uint32_t k = 0; k < z->window; k++)
+        x[k] = rows[(size_t)place_of(z, k) * width + i];
+    return median(x, z->window);
 }
 
 /* Of the budget for a step with these cuts. */
@@ -117,7 +129,7 @@ static void note(MotZero *z, const MotCutTimes *t)
     memcpy(z->cut, t->cut, all * sizeof *z->cut);
     if (z->since++ < WARM_UP)
         return;
-    uint32_t at = (z->since - WARM_UP - 1) % WINDOW;
+    uint32_t at = place_of(z, 0);
     z->took[at] = 0;
     for (uint32_t i = 0; i < z->n; i++) {
         double other = t->busy[i];
@@ -135,11 +147,11 @@ static void note(MotZero *z, const MotCutTimes *t)
 
 /* ---- The model ---- */
 
-/* Seconds of rank i's step k of the window as if nothing were cut. */
+/* Seconds of rank i's step, k back from the newest, as if nothing were cut. */
 static double whole_step(const MotZero *z, uint32_t k, uint32_t i)
 {
-    const double *layer = z->layer + ((size_t)k * z->n + i) * z->n_layers;
-    double sum = z->other[(size_t)k * z->n + i];
+    const double *layer = z->layer + ((size_t)place_of(z, k) * z->n + i) * z->n_layers;
+    double sum = z->other[(size_t)place_of(z, k) * z->n + i];
     for (uint32_t l = 0; l < z->n_layers; l++)
         sum += layer[l];
     return sum;
@@ -149,24 +161,61 @@ static void find_ranks(MotZero *z)
 {
     for (uint32_t i = 0; i < z->n; i++) {
         Rank *r = &z->rank[i];
-        r->whole = r->other = recent(z->other, z->n, i);
+        r->whole = r->other = recent(z, z->other, z->n, i);
         for (uint32_t l = 0; l < z->n_layers; l++) {
-            r->layer[l] = recent(z->layer, z->n * z->n_layers, i * z->n_layers + l);
+            r->layer[l] = recent(z, z->layer, z->n * z->n_layers, i * z->n_layers + l);
             r->whole += r->layer[l];
         }
     }
 }
 
-/* Whether the rank was slower than the median in three quarters of the steps. */
-static bool straggles(const MotZero *z, uint32_t i)
+/* That part of the window's steps in which the rank was fastest ends at this ratio to the median rank. */
+static double ratio_at(const MotZero *z, uint32_t i, double part)
 {
-    double ratio[WINDOW], all[MOT_BALANCE_RANKS];
-    for (uint32_t k = 0; k < WINDOW; k++) {
+    double ratio[LONG], all[MOT_BALANCE_RANKS];
+    for (uint32_t k = 0; k < z->window; k++) {
         for (uint32_t j = 0; j < z->n; j++)
             all[j] = whole_step(z, k, j);
         ratio[k] = whole_step(z, k, i) / median(all, z->n);
     }
-    return quantile(ratio, WINDOW, 0.25) > STRAGGLES;
+    return quantile(ratio, z->window, part);
+}
+
+static bool cuts(const MotZero *z, uint32_t i)
+{
+    for (uint32_t l = 0; l < z->n_layers; l++)
+        if (z->cut[i * z->n_layers + l])
+            return true;
+    return false;
+}
+
+/* All steps of the short window but one. */
+static bool is_clearly_slow(const MotZero *z, uint32_t i)
+{
+    return ratio_at(z, i, 1.0 / SHORT) > CLEARLY;
+}
+
+static bool is_clearly_usual(const MotZero *z, uint32_t i)
+{
+    return ratio_at(z, i, 1 - 1.0 / SHORT) < STEADILY;
+}
+
+/* A rank that cuts is one until it is as fast as the others; beside a clear case, who is steadily behind for as long is one too. */
+static bool straggles(const MotZero *z, uint32_t i)
+{
+    if (cuts(z, i))
+        return z->window == SHORT ? !is_clearly_usual(z, i)
+                                  : ratio_at(z, i, 0.5) > 0.5 * (1 + STEADILY);
+    return ratio_at(z, i, z->window == SHORT ? 1.0 / SHORT : 0.25) > STEADILY;
+}
+
+/* Whether a rank has become a straggler, or is none any more, beyond doubt. */
+static bool has_clear_change(const MotZero *z)
+{
+    for (uint32_t i = 0; i < z->n; i++)
+        if (cuts(z, i) ? is_clearly_usual(z, i) : is_clearly_slow(z, i))
+            return true;
+    return false;
 }
 
 static double find_target(const MotZero *z)
@@ -233,7 +282,7 @@ static void find_cuts(MotZero *z, const MotCutTimes *t)
         if (straggles(z, i) && z->rank[i].whole > target)
             fit(z, &z->rank[i], z->rank[i].whole - target, t->columns + i * z->n_layers,
                 z->want + i * z->n_layers);
-    if (total(z, z->cut) == 0 && !can_afford(z, t, z->want, WINDOW)) /* not worth the beginning */
+    if (total(z, z->cut) == 0 && !can_afford(z, t, z->want, SHORT)) /* not worth the beginning */
         memset(z->want, 0, (size_t)z->n * z->n_layers * sizeof *z->want);
 }
 
@@ -258,9 +307,15 @@ static double predict(const MotZero *z, const MotCutTimes *t, const int64_t *cut
 
 /* ---- Decisions ---- */
 
+/* Seconds of the last steps. */
+static double median_took(const MotZero *z)
+{
+    return recent(z, z->took, 1, 0);
+}
+
 static void judge(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
 {
-    double measured = z->before - median(z->took, WINDOW);
+    double measured = z->before - median_took(z);
     bool was_worth_it = measured >= 0.5 * z->predicted;
     *out = (MotCutDecision){.kind = was_worth_it ? MOT_BALANCE_MEASURED : MOT_BALANCE_UNDO,
                             .cut = z->old,
@@ -277,9 +332,9 @@ static void move(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
     uint32_t slowest, other;
     find_cuts(z, t);
     double now = predict(z, t, z->cut, &slowest), then = predict(z, t, z->want, &other);
-    double cuts = total(z, z->cut), wanted = total(z, z->want);
+    double had = total(z, z->cut), wanted = total(z, z->want);
     bool saves = now - then >= GAIN * now && t->step >= z->paused;
-    bool frees = cuts - wanted > FEWER * cuts;
+    bool frees = had - wanted > FEWER * had;
     if (!saves && !frees)
         return;
     *out = (MotCutDecision){.kind = MOT_BALANCE_MOVE,
@@ -290,7 +345,7 @@ static void move(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
     memcpy(z->old, z->cut, (size_t)z->n * z->n_layers * sizeof *z->old);
     z->is_tried = saves;
     z->effective = t->step + MOT_BALANCE_DELAY;
-    z->before = median(z->took, WINDOW);
+    z->before = median_took(z);
     z->predicted = now - then;
 }
 
@@ -314,13 +369,16 @@ void mot_zero_decide(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
         stop(z, t, out);
         return;
     }
-    if (z->since < WARM_UP + WINDOW)
+    if (z->since < WARM_UP + SHORT)
         return;
-    find_ranks(z);
-    if (z->is_tried)
+    z->window = SHORT;
+    if (z->is_tried) {
         judge(z, t, out);
-    else
+    } else if (has_clear_change(z) || z->since >= WARM_UP + LONG) {
+        z->window = has_clear_change(z) ? SHORT : LONG;
+        find_ranks(z);
         move(z, t, out);
+    }
     if (out->kind == MOT_BALANCE_MOVE || out->kind == MOT_BALANCE_UNDO)
         z->effective = t->step + MOT_BALANCE_DELAY;
 }

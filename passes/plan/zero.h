@@ -2,7 +2,7 @@
  * How many columns each rank leaves out of which layer (ZERO-resizing, arXiv 2401.11469): a policy (ir/balance.h).
  *
  * Of the last steps' medians, a rank's step uncut is T = O + M: M in the products of layers that may be cut, as if they were whole, O in all
- * else. A rank is a straggler whose T is clearly and steadily above the median. It is to come down to the target, the mean, median or least T of all ranks:
+ * else. A rank is a straggler whose T is above the median, clearly for 8 steps or steadily for 30. It is to come down to the target, the mean, median or least T of all ranks:
  *
  *     gamma = min((T - target) / M, most),    cut = gamma K, rounded to blocks of columns
  *
@@ -11,7 +11,7 @@
  *
  * Cuts cost accuracy: what is left out, as a part of the products of all layers and steps, is at most the budget; when it is spent nothing is cut any
  * more. A change has to save GAIN of the step; one that saved less than half of what was predicted is undone. Cuts that are no longer
- * needed end. Everything follows from the measurements given, in their order. Time: medians of WINDOW steps by rank and layer.
+ * needed end. Everything follows from the measurements given, in their order. Time: medians of 30 steps by rank and layer.
  */
 #ifndef MOTLEY_PASSES_PLAN_ZERO_H
 #define MOTLEY_PASSES_PLAN_ZERO_H

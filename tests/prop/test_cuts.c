@@ -159,7 +159,7 @@ static void split_layer(MotPlan *plan, const Layer *layer)
     }
 }
 
-/* Each layer by one of the first n_splits. */
+/* Each layer by one of the first n_splits; without a seed by all of them in turn. */
 static MotPlan *split_plan(const Job *job, const MeshShape *shape, Layers *layers,
                            uint32_t n_splits, unsigned *seed)
 {
@@ -168,7 +168,7 @@ static MotPlan *split_plan(const Job *job, const MeshShape *shape, Layers *layer
     for (uint32_t i = 0; i < job->graph->body.n; i++)
         set_factor(plan, job->graph->body.data[i], -1);
     for (uint32_t i = 0; i < layers->n; i++) {
-        layers->layer[i].split = (Split)((uint32_t)rand_r(seed) % n_splits);
+        layers->layer[i].split = (Split)((seed ? (uint32_t)rand_r(seed) : i) % n_splits);
         split_layer(plan, &layers->layer[i]);
     }
     return plan;
@@ -565,6 +565,68 @@ static void what_is_cut_does_not_decay(void **state)
     check_fill(*state, MOT_CUT_LAST, "sgd:lr=0.01,wd=0.5", 0.5, "cpu");
 }
 
+/* ---- Against PyTorch (models/cuts.py) ---- */
+
+static MotTensor read_fixture(MotCtx *ctx, const char *kind, const char *name)
+{
+    MotTensor t;
+    require(
+        ctx,
+        mot_npy_read(
+            ctx, mot_arena_printf(&ctx->arena, "models/fixtures/cuts/%s.%s.npy", kind, name), &t));
+    return t;
+}
+
+static void cut_as_in_fixture(Run *r)
+{
+    static const char *const weights[] = {"layers.0.weight", "layers.1.weight"};
+    for (int i = 0; i < 2; i++) {
+        MotTensor kept = read_fixture(r->job.ctx, "kept", weights[i]);
+        int64_t n = kept.type.dims[1];
+        int cut = find_cut(r->program, weights[i]);
+        assert_true(cut >= 0);
+        for (uint32_t rank = 0; rank < 2; rank++)
+            mot_session_cut(r->session, (uint32_t)cut, rank, (const int64_t *)kept.data + rank * n,
+                            n);
+    }
+    require(r->job.ctx, mot_session_rebind(r->session));
+}
+
+static void check_fixture(MotCtx *ctx, MotCutFill fill, const char *name, const char *backend)
+{
+    Setup setup = {&mlp,    &meshes[1], "adamw:lr=0.01,betas=0.9/0.95,eps=1e-8,wd=0.3",
+                   backend, fill,       BY_SAMPLES};
+    Run r = open_run(ctx, &setup, NULL);
+    MotTensor losses = read_fixture(ctx, "losses", name), after = read_fixture(ctx, "after", name);
+    for (int step = 0; step < losses.type.dims[0]; step++) {
+        if (step == 1)
+            cut_as_in_fixture(&r);
+        double loss = train_step(&r.job, r.session, step), wanted = mot_tensor_get(&losses, step);
+        if (!(fabs(loss - wanted) <= 2e-6 * wanted))
+            fail_msg("%s on %s: loss %d is %.9g, PyTorch's %.9g", name, backend, step, loss,
+                     wanted);
+    }
+    size_t n;
+    const double *params = read_params(&r.job, r.pipeline, r.session, &n);
+    assert_int_equal(n, after.type.dims[0]);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs(params[i] - mot_tensor_get(&after, (int64_t)i)) <= 2e-5))
+            fail_msg("%s on %s: number %zu is %.9g, PyTorch's %.9g", name, backend, i, params[i],
+                     mot_tensor_get(&after, (int64_t)i));
+    mot_session_close(r.session);
+}
+
+/* Weights, moments and losses after a whole step and three that are cut, whatever fills the gradients. */
+static void parameters_are_those_of_pytorch(void **state)
+{
+    static const char *const backends[] = {"ref", "cpu"};
+    for (int i = 0; i < 2; i++) {
+        check_fixture(*state, MOT_CUT_ZERO, "zero", backends[i]);
+        check_fixture(*state, MOT_CUT_MEAN, "mean", backends[i]);
+        check_fixture(*state, MOT_CUT_LAST, "last", backends[i]);
+    }
+}
+
 /* ---- Refusals ---- */
 
 static MotProgram *lower_mlp(MotCtx *ctx, MotCutFill fill, uint32_t n_micro, MotStatus wanted)
@@ -617,6 +679,7 @@ int main(int argc, char **argv)
         TEST(fills_are_what_they_say),
         TEST(what_is_cut_does_not_decay),
         TEST(last_gradients_are_of_one_micro_batch),
+        TEST(parameters_are_those_of_pytorch),
         TEST(a_launch_for_the_wrong_ranks_is_found),
 #undef TEST
     };

@@ -11,7 +11,8 @@
 
 enum { RANKS = 4, LAYERS = 3, ALL = RANKS * LAYERS, MOST_DECISIONS = 100 };
 
-/* A rank whose device is `slow` times slower takes slow * (other + sum of kept parts of the layers), times noise. */
+/* A rank whose device is `slow` times slower takes slow * (other + sum of kept parts of the layers); `noise`: the
+ * deviation of its logarithm. */
 typedef struct {
     double slow[RANKS], other, layer[LAYERS], noise,
         overhead;        /* overhead: seconds of a rank that cuts */
@@ -47,12 +48,17 @@ static double random_unit(void)
     return ((double)(seed >> 11) + 0.5) * 0x1p-53;
 }
 
+static double random_normal(void)
+{
+    return sqrt(-2 * log(random_unit())) * cos(6.283185307179586 * random_unit());
+}
+
 static void measure(const Case *c, int64_t step, const int64_t *cut, double *busy, double *layer)
 {
     for (uint32_t i = 0; i < RANKS; i++) {
         double slow = step >= c->change ? c->later[i] : c->slow[i];
         bool cuts = false;
-        slow *= 1 + c->noise * (2 * random_unit() - 1);
+        slow *= exp(c->noise * random_normal());
         busy[i] = slow * c->other;
         for (uint32_t l = 0; l < LAYERS; l++) {
             uint32_t k = i * LAYERS + l;
@@ -132,11 +138,24 @@ static void without_stragglers_nothing_is_cut(void **state)
 {
     Case c = calm;
     Outcome o;
-    c.noise = 0.2;
     c.steps = 2000;
+    for (c.noise = 0; c.noise < 0.31; c.noise += 0.1) {
+        simulate(*state, &c, &o);
+        assert_int_equal(o.n, 0);
+        assert_true(o.spent == 0);
+    }
+}
+
+/* A device that is a third slower is no clear case: it takes the long window, and does not flap. */
+static void a_small_lag_takes_longer(void **state)
+{
+    Case c = calm;
+    Outcome o;
+    c.slow[1] = 1.33;
+    c.noise = 0.1;
     simulate(*state, &c, &o);
-    assert_int_equal(o.n, 0);
-    assert_true(o.spent == 0);
+    assert_true(o.n_moves >= 1 && o.n_moves <= 3 && o.step[0] >= 30);
+    assert_true(gamma_of(&c, &o, 1) > 0.1 && gamma_of(&c, &o, 0) == 0);
 }
 
 /* gamma = 1 - 1 / chi where there is nothing but products. */
@@ -248,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
         TEST(without_stragglers_nothing_is_cut),
+        TEST(a_small_lag_takes_longer),
         TEST(a_straggler_leaves_out_what_it_is_slower_by),
         TEST(several_stragglers_come_down_to_the_median),
         TEST(targets_differ),
