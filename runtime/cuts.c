@@ -25,8 +25,9 @@ struct MotCutter {
     double *busy, *seconds; /* [n], [n * n_layers]: of the step, for the policy */
     int64_t *share, *columns, *cut, *pending;
     int64_t effective; /* the step before which `pending` is carried out; -1: none */
-    int64_t looked;    /* the step before which the columns were last chosen */
-    int64_t *list;     /* of one layer */
+    int64_t
+        looked; /* the step before which the weights were last looked at; -1: when there was none yet */
+    int64_t *list; /* of one layer */
 };
 
 static const MotProgram *program_of(const MotCutter *c)
@@ -120,8 +121,8 @@ void mot_cut_pick(MotArena *arena, MotCutPick pick, const double *p, int64_t n_c
 
 /* ---- Priorities ---- */
 
-/* What its columns have changed since the last look, and the weight as it is now. */
-static MotStatus look_at(MotCutter *c, uint32_t l)
+/* What its columns have changed a step, in the `steps` since the last look, and the weight as it is now. */
+static MotStatus look_at(MotCutter *c, uint32_t l, int64_t steps)
 {
     MotScope scope = mot_scope_begin(c->ctx);
     MotTensor weight;
@@ -136,7 +137,8 @@ static MotStatus look_at(MotCutter *c, uint32_t l)
     const float *now = weight.data;
     for (int64_t row = 0; row < n / inner; row++)
         for (int64_t e = row * inner; e < (row + 1) * inner; e++)
-            layer->change[row % columns] += fabs((double)now[e] - (double)layer->last[e]);
+            layer->change[row % columns] +=
+                fabs((double)now[e] - (double)layer->last[e]) / (double)steps;
     memcpy(layer->last, now, (size_t)n * sizeof *now);
     mot_scope_end(c->ctx, scope);
     return MOT_OK;
@@ -192,7 +194,7 @@ static MotStatus cut_all(MotCutter *c, int64_t step, const int64_t *cut)
 {
     for (uint32_t l = 0; l < c->n_layers; l++) {
         if (c->pick != MOT_PICK_RANDOM)
-            MOT_TRY(look_at(c, l));
+            MOT_TRY(look_at(c, l, step > c->looked ? step - c->looked : 1));
         for (uint32_t i = 0; i < c->n; i++) {
             if (c->pick != MOT_PICK_RANDOM)
                 renew_priorities(c, l, i);
@@ -220,7 +222,7 @@ static MotStatus make_layer(MotCutter *c, uint32_t l)
         return MOT_OK;
     layer->change = mot_arena_array(arena, double, n);
     layer->last = mot_arena_array(arena, float, mot_type_elements(&weight_of(c, l)->global));
-    return look_at(c, l);
+    return look_at(c, l, 1);
 }
 
 MotStatus mot_cutter_make(MotCtx *ctx, MotSession *session, const MotCutPolicy *policy,
@@ -234,7 +236,8 @@ MotStatus mot_cutter_make(MotCtx *ctx, MotSession *session, const MotCutPolicy *
                      .pick = pick,
                      .seed = seed,
                      .n = mot_session_ranks(session),
-                     .effective = -1};
+                     .effective = -1,
+                     .looked = -1};
     c->n_layers = program_of(c)->cuts.n;
     size_t all = (size_t)c->n * c->n_layers;
     int64_t most = 0;
@@ -266,6 +269,8 @@ MotStatus mot_cutter_before(MotCutter *c, int64_t step)
 {
     size_t all = (size_t)c->n * c->n_layers;
     find_columns(c);
+    if (c->looked < 0)
+        c->looked = step;
     if (step == c->effective)
         return cut_all(c, step, c->pending);
     if (step < c->looked + MOT_CUT_REFRESH || !any(c->cut, all))

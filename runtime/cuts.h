@@ -2,8 +2,8 @@
  * Cuts while a session runs (ZERO-resizing): what the ranks measured goes to a policy after every step, and what it decides is carried out two
  * steps later. How many columns is the policy's; which ones is decided here.
  *
- * By priority those stay whose weights change most: v[c] is the L1 change of column c of the whole weight since it was last looked at, every
- * MOT_CUT_REFRESH steps and at every decision. Columns that a rank computed get p[c] = v[c]; those that it left out keep what they had, so that they come
+ * By priority those stay whose weights change most: v[c] is the L1 change a step of column c of the whole weight since it was last looked at, every
+ * MOT_CUT_REFRESH steps and at every decision (a step: those intervals differ). Columns that a rank computed get p[c] = v[c]; those that it left out keep what they had, so that they come
  * back once the others change less (arXiv 2401.11469, as released). All begin with 1. Costs a copy of the weights of layers that may be
  * cut, in the host. For pipelines of one stage.
  */

@@ -7,6 +7,7 @@
  *     test_cuts [--seed N]      reproduces one failure
  */
 #include "ir/builder.h"
+#include "runtime/cuts.h"
 #include "tests/plan_run.h"
 #include "tests/test_ctx.h"
 
@@ -28,7 +29,10 @@ static unsigned first_seed = 1, n_seeds = 1;
 
 /* ---- Plans in which layers are split ---- */
 
-typedef enum { BY_ROWS, BY_COLUMNS, BY_SAMPLES, N_SPLITS } Split; /* the first two split weights */
+typedef enum { BY_ROWS, BY_COLUMNS, BY_SAMPLES, N_SPLITS } Split;
+
+/* How many of them a test takes, from the first on. */
+enum { ROWS_ONLY = 1, WEIGHTS_ONLY = 2 };
 
 /* A contraction of a trained weight and its gradients; dims of the weight: columns are summed. */
 typedef struct {
@@ -520,7 +524,7 @@ static void check_fill(MotCtx *ctx, MotCutFill fill, const char *optimizer, doub
     static Traced traced[MAX_LAYERS];
     static Lists lists;
     unsigned seed = first_seed;
-    Setup setup = {&gpt, &meshes[1], optimizer, backend, fill, BY_SAMPLES};
+    Setup setup = {&gpt, &meshes[1], optimizer, backend, fill, WEIGHTS_ONLY};
     Run r = open_run(ctx, &setup, &seed);
     MotBuilder b = mot_builder_make(mot_graph_clone(ctx, r.job.graph));
     read_weights(&r, traced, 0);
@@ -565,6 +569,88 @@ static void what_is_cut_does_not_decay(void **state)
     check_fill(*state, MOT_CUT_LAST, "sgd:lr=0.01,wd=0.5", 0.5, "cpu");
 }
 
+/* ---- Which columns ---- */
+
+enum { N_LEFT_OUT = 7, FIRST_LOOK = 4, SECOND_LOOK = 10 };
+
+/* Decides two steps ahead that rank 0 leaves out so many columns of every layer, the second time as many others. */
+static void decide_twice(void *self, const MotCutTimes *t, MotCutDecision *out)
+{
+    int64_t *cut = self;
+    bool is_due =
+        t->step + MOT_BALANCE_DELAY == FIRST_LOOK || t->step + MOT_BALANCE_DELAY == SECOND_LOOK;
+    *out = (MotCutDecision){.kind = is_due ? MOT_BALANCE_MOVE : MOT_BALANCE_KEEP, .cut = cut};
+    for (uint32_t l = 0; l < t->n_layers; l++)
+        cut[l] = N_LEFT_OUT;
+}
+
+/* L1 change of each column a step; in place of those that `place` says are cut what was there. */
+static void renew(const MotTensor *now, const MotTensor *last, int dim, int64_t steps,
+                  const bool *is_cut, double *priority)
+{
+    int64_t columns = now->type.dims[dim];
+    for (int64_t k = 0; k < columns; k++)
+        if (!is_cut[k])
+            priority[k] = 0;
+    for (int64_t e = 0; e < mot_type_elements(&now->type); e++) {
+        int64_t k = coordinate(&now->type, e, dim);
+        if (!is_cut[k])
+            priority[k] += fabs(mot_tensor_get(now, e) - mot_tensor_get(last, e)) / (double)steps;
+    }
+}
+
+/* Those of lowest priority are the ones that the session cuts; which these are. */
+static void check_lowest(const MotSession *session, uint32_t cut, const double *priority,
+                         int64_t columns, bool *out_is_cut)
+{
+    const int64_t *place = mot_session_places(session, cut, 0);
+    double highest_cut = 0, lowest_kept = INFINITY;
+    int64_t n_cut = 0;
+    for (int64_t k = 0; k < columns; k++) {
+        out_is_cut[k] = place[k] < 0;
+        n_cut += out_is_cut[k];
+        if (out_is_cut[k])
+            highest_cut = fmax(highest_cut, priority[k]);
+        else
+            lowest_kept = fmin(lowest_kept, priority[k]);
+    }
+    assert_int_equal(n_cut, N_LEFT_OUT);
+    assert_true(highest_cut <= lowest_kept * (1 + 1e-9));
+}
+
+static void columns_that_change_least_are_left_out(void **state)
+{
+    MotCtx *ctx = *state;
+    Setup setup = {&mlp, &meshes[1], "sgd:lr=0.01", "ref", MOT_CUT_ZERO, ROWS_ONLY};
+    Run r = open_run(ctx, &setup, NULL);
+    int64_t *cut = mot_arena_array(&ctx->arena, int64_t, 2 * (size_t)r.program->cuts.n);
+    MotCutPolicy policy = {cut, decide_twice};
+    MotCutter *cutter;
+    MotTensor last, now;
+    double priority[64];
+    bool is_cut[64] = {false};
+    const MotCut *first = &r.program->cuts.data[0];
+    const MotBuf *weight = &r.program->bufs.data[first->param];
+    int64_t columns = weight->global.dims[first->param_dim], looked = 0;
+    require(ctx, mot_cutter_make(ctx, r.session, &policy, MOT_PICK_PRIORITY, 1, &cutter));
+    require(ctx, mot_session_read(r.session, weight->name, &last));
+    for (int step = 0; step <= SECOND_LOOK; step++) {
+        MotCutDecision d;
+        require(ctx, mot_session_read(r.session, weight->name, &now));
+        require(ctx, mot_cutter_before(cutter, step));
+        if (step == FIRST_LOOK || step == SECOND_LOOK) {
+            renew(&now, &last, first->param_dim, step - looked, is_cut, priority);
+            check_lowest(r.session, 0, priority, columns, is_cut);
+            last = now;
+            looked = step;
+        }
+        train_step(&r.job, r.session, step);
+        mot_cutter_after(cutter, step, 100, &d);
+    }
+    assert_true(mot_cutter_part(cutter, 0, cut) > 0);
+    mot_session_close(r.session);
+}
+
 /* ---- Against PyTorch (models/cuts.py) ---- */
 
 static MotTensor read_fixture(MotCtx *ctx, const char *kind, const char *name)
@@ -595,7 +681,7 @@ static void cut_as_in_fixture(Run *r)
 static void check_fixture(MotCtx *ctx, MotCutFill fill, const char *name, const char *backend)
 {
     Setup setup = {&mlp,    &meshes[1], "adamw:lr=0.01,betas=0.9/0.95,eps=1e-8,wd=0.3",
-                   backend, fill,       BY_SAMPLES};
+                   backend, fill,       WEIGHTS_ONLY};
     Run r = open_run(ctx, &setup, NULL);
     MotTensor losses = read_fixture(ctx, "losses", name), after = read_fixture(ctx, "after", name);
     for (int step = 0; step < losses.type.dims[0]; step++) {
@@ -636,7 +722,7 @@ static MotProgram *lower_mlp(MotCtx *ctx, MotCutFill fill, uint32_t n_micro, Mot
     model.model = "models/mlp_ts13_opt_dynamic.onnx";
     Job job = make_job(ctx, &model, "sgd:lr=0.1", n_micro);
     Layers layers = find_layers(job.graph);
-    MotPlan *plan = split_plan(&job, &meshes[1], &layers, BY_SAMPLES, &seed);
+    MotPlan *plan = split_plan(&job, &meshes[1], &layers, WEIGHTS_ONLY, &seed);
     MotPipeline *pipeline;
     plan->cuts = fill;
     assert_int_equal(mot_lower(ctx, plan, &pipeline), wanted);
@@ -679,6 +765,7 @@ int main(int argc, char **argv)
         TEST(fills_are_what_they_say),
         TEST(what_is_cut_does_not_decay),
         TEST(last_gradients_are_of_one_micro_batch),
+        TEST(columns_that_change_least_are_left_out),
         TEST(parameters_are_those_of_pytorch),
         TEST(a_launch_for_the_wrong_ranks_is_found),
 #undef TEST
