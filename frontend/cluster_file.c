@@ -132,6 +132,18 @@ static MotStatus set_quantity(Reader *r, const Key *k, void *entry, const MotYam
     return MOT_OK;
 }
 
+static MotStatus refuse_key(Reader *r, const Key *keys, const MotYaml *key, const char *name)
+{
+    MotText known;
+    mot_text_init(&known, &r->ctx->arena);
+    mot_text_puts(&known, keys == link_keys ? "between" : "");
+    for (const Key *k = keys; k->key; k++)
+        mot_text_printf(&known, "%s%s", known.n ? ", " : "", k->key);
+    MotStatus status = fail(r, key, "unknown key %s", name);
+    mot_hint(r->ctx, "the keys are %s", mot_text_get(&known));
+    return status;
+}
+
 static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYaml *key,
                            const MotYaml *value)
 {
@@ -140,7 +152,7 @@ static MotStatus set_field(Reader *r, const Key *keys, void *entry, const MotYam
     while (k->key && (!name || strcmp(k->key, name) != 0))
         k++;
     if (!k->key)
-        return fail(r, key, "unknown key %s", name);
+        return refuse_key(r, keys, key, name);
     if (!text || !text[0])
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, key),
                         "%s has no value", k->key);
