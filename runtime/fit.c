@@ -70,18 +70,22 @@ static void note_largest(MotCtx *ctx, const MotProgram *p, const MotBinding *b)
     }
 }
 
-MotStatus mot_fit_check(MotCtx *ctx, const MotPipeline *pipeline, const MotBinding *bindings,
-                        double machine_bytes)
+MotStatus mot_fit_check(MotCtx *ctx, const MotPipeline *pipeline, double machine_bytes)
 {
     uint32_t n = mot_pipeline_ranks(pipeline), largest = 0;
+    MotArenaMark mark = mot_arena_mark(&ctx->arena);
+    MotBinding *bindings = mot_arena_array(&ctx->arena, MotBinding, n);
     double bytes = 0;
+    MOT_TRY(mot_pipeline_bind(ctx, pipeline, bindings));
     for (uint32_t i = 0; i < n; i++) {
         bytes += (double)bindings[i].arena_bytes;
         if (bindings[i].arena_bytes > bindings[largest].arena_bytes)
             largest = i;
     }
-    if (bytes <= machine_bytes)
+    if (bytes <= machine_bytes) {
+        mot_arena_rewind(&ctx->arena, mark);
         return MOT_OK;
+    }
     mot_fail(ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE,
              "the model takes %s, this machine has %s of memory",
              mot_bytes_text(&ctx->arena, bytes), mot_bytes_text(&ctx->arena, machine_bytes));

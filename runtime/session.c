@@ -69,7 +69,7 @@ static MotStatus check_memory(MotSession *s)
 {
     uint32_t i = find_too_large(s, s->bindings);
     if (i == s->shared->n_ranks)
-        return mot_fit_check(s->ctx, s->pipeline, s->bindings, mot_fit_machine_bytes());
+        return MOT_OK;
     mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s",
              mot_host_rank_name(s, i),
              mot_bytes_text(&s->ctx->arena, (double)s->bindings[i].arena_bytes),
@@ -263,6 +263,7 @@ MotStatus mot_session_open(MotCtx *ctx, MotPipeline *pipeline, const MotCluster 
     if (n > MOT_MAX_RANKS)
         return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "%u ranks on one machine; the most is %d",
                         n, MOT_MAX_RANKS);
+    MOT_TRY(mot_fit_check(ctx, pipeline, mot_fit_machine_bytes()));
     MotSession *s = mot_arena_new(&ctx->arena, MotSession);
     *s = (MotSession){.ctx = ctx, .pipeline = pipeline, .cluster = cluster, .opts = *opts};
     for (int i = 0; i < 2; i++)

@@ -36,8 +36,8 @@ static void ranks_need_the_sum_of_their_arenas(void **state)
     double bytes = 0;
     for (uint32_t i = 0; i < n; i++)
         bytes += (double)bindings[i].arena_bytes;
-    assert_int_equal(mot_fit_check(&ctx, pipeline, bindings, bytes), MOT_OK);
-    assert_int_equal(mot_fit_check(&ctx, pipeline, bindings, bytes - 1), MOT_ERR_INFEASIBLE);
+    assert_int_equal(mot_fit_check(&ctx, pipeline, bytes), MOT_OK);
+    assert_int_equal(mot_fit_check(&ctx, pipeline, bytes - 1), MOT_ERR_INFEASIBLE);
     /* The second stage has most: its largest weight has 24 x 32 floats, and so has that one's gradient. */
     static const char *const said[] = {
         "this machine has", "\n  3.0 KiB for f32[24x32]: param \"layers.1.weight\"",
