@@ -55,6 +55,14 @@ const char *mot_choice_node(const MotOp *op)
     return name ? name : "";
 }
 
+static bool is_contraction(const MotFactors *factors)
+{
+    bool has_sum = false;
+    for (uint32_t i = 0; i < factors->n; i++)
+        has_sum |= factors->factor[i].kind == MOT_FACTOR_SUM;
+    return has_sum;
+}
+
 /*
  * Whether the factor runs over a parameter, or the right operand of a contraction, and over no
  * other operand.
@@ -62,31 +70,44 @@ const char *mot_choice_node(const MotOp *op)
 static bool is_of_weight(const MotGraph *g, const MotOp *op, const MotFactors *factors,
                          const MotFactor *f)
 {
-    bool is_contraction = false;
-    for (uint32_t i = 0; i < factors->n; i++)
-        is_contraction |= factors->factor[i].kind == MOT_FACTOR_SUM;
     bool is_weight = false;
     for (uint32_t i = 0; i < op->n_in; i++) {
         if (!op->in[i] || f->in_dim[i] < 0)
             continue;
-        if (mot_graph_def(g, op->in[i])->kind != MOT_OP_PARAM && !(is_contraction && i == 1))
+        if (mot_graph_def(g, op->in[i])->kind != MOT_OP_PARAM &&
+            !(is_contraction(factors) && i == 1))
             return false;
         is_weight = true;
     }
     return is_weight;
 }
 
-/* What a parameter has, if only in another shape, is no batch: packed projections have their parts outermost. */
-static bool is_in_param(const MotGraph *g, const MotOp *op, const MotFactor *f)
+/* A parameter, if only in another shape. */
+static bool is_param(const MotGraph *g, MotValue v)
 {
+    const MotOp *def = mot_graph_def(g, v);
+    while (def->kind == MOT_OP_RESHAPE || def->kind == MOT_OP_TRANSPOSE)
+        def = mot_graph_def(g, def->in[0]);
+    return def->kind == MOT_OP_PARAM;
+}
+
+/*
+ * Whether the factor runs over the samples: the first dim of the result, if no parameter has it, but of a contraction the first dim of
+ * what comes in. Packed projections have their parts before the samples (passes/graph/unpack.c).
+ */
+static bool is_of_samples(const MotGraph *g, const MotOp *op, const MotFactors *factors,
+                          const MotFactor *f)
+{
+    bool is_in_param = false;
     for (uint32_t i = 0; i < op->n_in; i++) {
-        const MotOp *def = mot_graph_def(g, op->in[i]);
-        while (def->kind == MOT_OP_RESHAPE || def->kind == MOT_OP_TRANSPOSE)
-            def = mot_graph_def(g, def->in[0]);
-        if (op->in[i] && f->in_dim[i] >= 0 && def->kind == MOT_OP_PARAM)
-            return true;
+        if (!op->in[i])
+            continue;
+        bool is_of_param = is_param(g, op->in[i]);
+        if (!is_of_param && is_contraction(factors))
+            return f->in_dim[i] == 0;
+        is_in_param |= is_of_param && f->in_dim[i] >= 0;
     }
-    return false;
+    return f->out_dim[0] == 0 && !is_in_param;
 }
 
 static const char *plain_name(const MotGraph *g, const MotOp *op, const MotFactors *factors,
@@ -101,7 +122,7 @@ static const char *plain_name(const MotGraph *g, const MotOp *op, const MotFacto
             return named_dims[i].name;
     if (is_of_weight(g, op, factors, f))
         return "out";
-    return f->out_dim[0] == 0 && !is_in_param(g, op, f) ? "batch" : NULL;
+    return is_of_samples(g, op, factors, f) ? "batch" : NULL;
 }
 
 static const char *numbered_name(const MotGraph *g, const MotOp *op, const MotFactors *factors,

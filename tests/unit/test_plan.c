@@ -336,6 +336,29 @@ static void choices_have_the_names_of_their_dims(void **state)
     }
 }
 
+/* The parts of a packed weight stand before the samples in the result. */
+static void samples_have_their_name_behind_a_packed_dim(void **state)
+{
+    MotCtx *ctx = *state;
+    MotGraph *g = mot_graph_make(ctx, "g");
+    MotBuilder b = mot_builder_make(g);
+    MotValue x = mot_input(&b, "x", F32(8, 16, 32));
+    MotValue w = make_weight(&b, "w", DIMS(3, 32, 64));
+    MotValue y = mot_contract(&b, x, w, "btc,scn->sbtn");
+    static const char *const names[] = {"out", "batch", "dim2", "dim3", "in"};
+    const MotOp *op = mot_graph_def(g, y);
+    MotFactors factors;
+    assert_ok(ctx, mot_factors(g, op, &factors));
+    assert_int_equal(factors.n, 5);
+    for (int i = 0; i < 5; i++) {
+        int f = mot_choice_find(g, op, &factors, names[i]);
+        assert_true(f >= 0);
+        assert_int_equal(factors.factor[f].out_dim[0], i == 4 ? -1 : i);
+    }
+    assert_int_equal(mot_choice_find(g, op, &factors, "dim1"),
+                     mot_choice_find(g, op, &factors, "batch"));
+}
+
 /* ---- Plans ---- */
 
 static void one_device_computes_all(void **state)
@@ -809,6 +832,7 @@ int main(void)
         TEST(fused_operators_share_launch_and_memory),
         TEST(memory_is_the_peak_of_what_lives),
         TEST(choices_have_the_names_of_their_dims),
+        TEST(samples_have_their_name_behind_a_packed_dim),
         TEST(one_device_computes_all),
         TEST(links_decide_between_megatron_and_data_parallel),
         TEST(samples_decide_at_the_bench_gpts_sizes),
