@@ -9,7 +9,7 @@
  *
  * and sign(u), or with another base u or the nearest orthogonal matrix, is the gradient that the optimizer pass gets:
  * p = p - lr * (sign(u) + wd * p). With beta the momentum is beta * m + (1 - beta) * g. With a delay of one round q is chosen before g is
- * added: the same messages a step later, which travel beside the forward and the backward pass, and no state more.
+ * added: the same messages a step later, which travel beside the backward pass, and no state more.
  *
  * delta is state, dim 0 the replicas, so that splitting it gives each device its own replicas' and needs no special case anywhere; a
  * replica's batch stays together (replicas.h). Tiles: demo_tiles.h.
@@ -245,9 +245,18 @@ static MotValue find_round(Demo *d)
     return mot_cast(&d->b, mot_add_scalar(&d->b, step, -1), MOT_I64);
 }
 
+/* The place of the first op of the backward pass. */
+static uint32_t find_backward(const MotGraph *g)
+{
+    uint32_t i = 0;
+    while (i < g->body.n && mot_graph_op(g, g->body.data[i])->role == MOT_ROLE_FORWARD)
+        i++;
+    return i;
+}
+
 /*
- * All send before anybody receives: the messages travel as one. With a delay they are sent before the forward pass and read after the
- * backward pass.
+ * All send before anybody receives: the messages travel as one. With a delay they are sent before the backward pass and read after it, not
+ * before the forward pass: what the loss exchanges would queue up behind them.
  */
 static MotStatus exchange(Demo *d, Sending *all, uint32_t n)
 {
@@ -256,7 +265,7 @@ static MotStatus exchange(Demo *d, Sending *all, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         MOT_TRY(begin(d, &all[i]));
     if (d->o->demo.delay)
-        mot_edit_bring_forward(d->g, first);
+        mot_edit_bring_forward(d->g, first, find_backward(d->g));
     for (uint32_t i = 0; i < n; i++)
         update_momentum(d, &all[i]);
     for (uint32_t i = 0; i < n; i++)

@@ -51,10 +51,11 @@ void mot_edit_drop_kind(MotGraph *g, MotOpKind kind)
     g->body.n = n;
 }
 
-void mot_edit_bring_forward(MotGraph *g, uint32_t first)
+void mot_edit_bring_forward(MotGraph *g, uint32_t first, uint32_t to)
 {
     uint32_t n = g->body.n - first;
-    const MotOpId *late = mot_arena_copy(&g->ctx->arena, g->body.data + first, n * sizeof *late);
-    memmove(g->body.data + n, g->body.data, first * sizeof *late);
-    memcpy(g->body.data, late, n * sizeof *late);
+    MotOpId *body = g->body.data;
+    const MotOpId *late = mot_arena_copy(&g->ctx->arena, body + first, n * sizeof *late);
+    memmove(body + to + n, body + to, (first - to) * sizeof *body);
+    memcpy(body + to, late, n * sizeof *body);
 }

@@ -5,6 +5,7 @@ enum {
     BUCKETS = 8,
     LEAST_BYTES = 1 << 20,
     WINDOW = 8, /* kernels, about half a layer's */
+    FAR = 4     /* a bucket waits for no more than so a part of the section's kernels */
 };
 
 /* Collectives of one kind that are to be one. */
@@ -22,6 +23,7 @@ typedef struct {
 typedef struct {
     const MotProgram *program;
     uint32_t n_fixed; /* instructions so far which don't move */
+    uint32_t n_all;   /* instructions of the section */
     MotVec(MotInstr) joined;
     MotVec(uint32_t) places; /* of the joined ones */
     MotVec(Bucket) buckets;
@@ -187,6 +189,8 @@ static void put(Joiner *s, const MotInstr *ins)
     const MotProgram *p = s->program;
     uint32_t number = find_bucket(s, ins);
     Bucket *b = &s->buckets.data[number];
+    if (s->n_fixed > b->place + s->n_all / FAR + WINDOW)
+        flush(s, b);
     /* A source belongs to one bucket at a time: its next writer has one to flush. */
     for (uint32_t k = 0; k < ins->n_in; k++) {
         uint32_t other = s->source_of[mot_program_owner(p, ins->bufs[k])];
@@ -233,6 +237,7 @@ void mot_coalesce(MotProgram *program, MotSection section)
     MotArena *arena = &program->ctx->arena;
     uint32_t n = program->section[section].n;
     Joiner s = {.program = program,
+                .n_all = n,
                 .source_of = mot_arena_array(arena, uint32_t, program->bufs.n),
                 .result_of = mot_arena_array(arena, uint32_t, program->bufs.n)};
     size_buckets(&s, section);

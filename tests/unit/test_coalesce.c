@@ -114,6 +114,22 @@ static void a_bucket_starts_where_its_sources_are_ready(void **state)
     assert_int_equal(mot_program_verify(p), MOT_OK);
 }
 
+/* What is ready early does not wait for what comes much later: 20 kernels of 22. */
+static void a_bucket_waits_for_nothing_far_behind(void **state)
+{
+    MotProgram *p = make_program(*state, 8);
+    LAUNCH(1, 0, 1);
+    COLLECT(ALL_REDUCE, 1, 4);
+    for (int i = 0; i < 20; i++)
+        LAUNCH(1, 0, 2);
+    COLLECT(ALL_REDUCE, 2, 5);
+    LAUNCH(2, 4, 5, 6);
+    assert_non_null(strstr(finish(p), "launch 0 > 1\n"
+                                      "all_reduce 1 > 4\n"
+                                      "launch 0 > 2\n"));
+    assert_int_equal(mot_program_verify(p), MOT_OK);
+}
+
 static void what_depends_on_a_result_does_not_join_it(void **state)
 {
     MotProgram *p = make_program(*state, 8);
@@ -264,6 +280,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(gradients_are_reduced_together_once_all_are_there),
         TEST(a_bucket_starts_where_its_sources_are_ready),
+        TEST(a_bucket_waits_for_nothing_far_behind),
         TEST(what_depends_on_a_result_does_not_join_it),
         TEST(kinds_axes_and_reductions_do_not_mix),
         TEST(full_buckets_are_closed),
