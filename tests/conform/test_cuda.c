@@ -158,11 +158,12 @@ static MotStatus check_refusal(MotCtx *ctx, const MotNvrtc *nvrtc)
     size_t n;
     MotStatus status = mot_nvrtc_compile(
         ctx, nvrtc, "__global__ void f(float *x) { *x = nonsense; }", archs[0], &cubin, &n);
-    bool is_named = status == MOT_ERR_INTERNAL && strstr(mot_text_get(&ctx->error), "nonsense");
+    const char *error = mot_arena_strdup(&ctx->arena, mot_text_get(&ctx->error));
     mot_error_clear(ctx);
-    return is_named
-               ? MOT_OK
-               : mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "NVRTC's log is not in the error");
+    if (status == MOT_ERR_INTERNAL && strstr(error, "nonsense"))
+        return MOT_OK;
+    return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "NVRTC's log is not in the error: %s",
+                    error);
 }
 
 static MotStatus run(MotCtx *ctx, void *self)
