@@ -175,7 +175,7 @@ static MotStatus visit_slowdown(void *self, const MotYaml *key, const MotYaml *v
 {
     Reader *r = self;
     MotDevice *d = &r->device.device;
-    DeviceEntry changed;
+    DeviceEntry changed = {0};
     const char *text = mot_yaml_string(r->ctx, key);
     int64_t last = d->slowdowns.n ? d->slowdowns.data[d->slowdowns.n - 1].step : -1;
     double step;
