@@ -71,10 +71,20 @@ static MotStatus open_path(MotCtx *ctx, const char *path, MotWireRoot root, cons
     return parse(ctx, *out_file, root);
 }
 
+/* What exporters write begins with the version of the format, field 1. */
+static bool begins_like_a_model(const MotFileMap *map)
+{
+    return map->n > 0 && map->data[0] == 1 << 3;
+}
+
 MotStatus mot_onnx_open(MotCtx *ctx, const char *path, const MotOnnxOpts *opts,
                         MotOnnxFile **out_file)
 {
-    MOT_TRY(open_path(ctx, path, MOT_WIRE_MODEL, opts, out_file));
+    *out_file = NULL;
+    MotStatus status = open_path(ctx, path, MOT_WIRE_MODEL, opts, out_file);
+    if (status == MOT_ERR_MODEL && *out_file && !begins_like_a_model((*out_file)->map))
+        mot_hint(ctx, "it does not begin as ONNX files do: is it one?");
+    MOT_TRY(status);
     return mot_onnx_check(ctx, *out_file);
 }
 

@@ -220,6 +220,9 @@ done <<'TABLE'
 2|does not know the character|sample kept --dim batch=1 --prompt Z
 TABLE
 
+expect 3 'text: byte 0' "$MOTLEY" import text
+expect 0 '' test "$(tail -1 stderr)" = "  hint: it does not begin as ONNX files do: is it one?"
+
 # What is written to a pipe arrives there, and it stays a pipe.
 timeout 20 cat pipe >received &
 expect 0 '' "$MOTLEY" run "$GPT" --input "input_ids=$fixtures/input_ids.npy" --output logits=pipe
