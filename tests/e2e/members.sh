@@ -13,6 +13,7 @@ trap '[ -z "$pid" ] || kill -9 "$pid"; rm -rf "$work"' EXIT
 begin() { # OUT OPTIONS...: a training in the background, some steps on its way: $pid
     local out=$work/$1
     shift
+    rm -f "$work/out" # what the one before it said
     "$MOTLEY" train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=48 --data "text:$work/text" --steps 1000000 \
         --loss cross_entropy:logits:labels --optimizer adamw:lr=0.003 -c "$work/cluster.yaml" --out "$out" "$@" >"$work/out" 2>&1 &
     pid=$!

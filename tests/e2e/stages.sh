@@ -40,6 +40,7 @@ check "a checkpoint of two stages goes on with one device" close_losses one onwa
 begin() { # a training in the background, some steps on its way: $pid, and its ranks
     local out=$1
     shift
+    rm -f "$work/out" # what the one before it said
     (prefix=(exec); train "$out" 1000000 --plan $plan --hang-timeout 3 "$@" >"$work/out" 2>&1) &
     pid=$!
     for _ in $(seq 200); do grep -q '^step 20/' "$work/out" && break; sleep 0.1; done

@@ -68,6 +68,7 @@ code=0; train part 14 --devices 2 --resume --optimizer sgd:lr=0.1 >"$work/out" 2
 check "another optimizer at resume is refused with 5, not $code" [ "$code" = 5 ]
 
 # A second training into one folder is refused while the first one runs, and not after it was killed.
+rm -f "$work/out" # what the one before it said
 (prefix=(exec); train held 100000 --save 2 --devices 2 >"$work/out" 2>&1) &
 pid=$!
 for _ in $(seq 200); do grep -q '^step 5/' "$work/out" && break; sleep 0.1; done
@@ -94,6 +95,7 @@ check "ckpt export gives the model that train wrote" cmp -s "$work/tied.onnx" "$
 check "a checkpoint's own folder can be sampled" "$MOTLEY" sample "$work/tied/step-000002" --tokens 3 >/dev/null
 
 # Ctrl-C: the step is finished, all is saved, exit code 75.
+rm -f "$work/out" # what the one before it said
 (prefix=(exec); train stopped 100000 --devices 2 >"$work/out" 2>&1) &
 pid=$!
 for _ in $(seq 200); do grep -q '^step 3/' "$work/out" && break; sleep 0.1; done
