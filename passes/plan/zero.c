@@ -11,6 +11,7 @@ enum {
     LONG = 30,   /* and where it is not */
     PAUSE = 50   /* steps without more cuts after some were undone */
 };
+static const double ONE_STEP = 1 / (double)SHORT; /* of the short window */
 /*
  * A straggler's step takes this much longer than the median: in seven of the short window's steps, or in three quarters of the long one's. With
  * steps whose logarithms scatter by 0.3, seven of eight are so by chance a few times in a million.
@@ -192,12 +193,12 @@ static bool cuts(const MotZero *z, uint32_t i)
 /* All steps of the short window but one. */
 static bool is_clearly_slow(const MotZero *z, uint32_t i)
 {
-    return ratio_at(z, i, 1.0 / SHORT) > CLEARLY;
+    return ratio_at(z, i, ONE_STEP) > CLEARLY;
 }
 
 static bool is_clearly_usual(const MotZero *z, uint32_t i)
 {
-    return ratio_at(z, i, 1 - 1.0 / SHORT) < STEADILY;
+    return ratio_at(z, i, 1 - ONE_STEP) < STEADILY;
 }
 
 /* A rank that cuts is one until it is as fast as the others; beside a clear case, who is steadily behind for as long is one too. */
@@ -206,7 +207,7 @@ static bool straggles(const MotZero *z, uint32_t i)
     if (cuts(z, i))
         return z->window == SHORT ? !is_clearly_usual(z, i)
                                   : ratio_at(z, i, 0.5) > 0.5 * (1 + STEADILY);
-    return ratio_at(z, i, z->window == SHORT ? 1.0 / SHORT : 0.25) > STEADILY;
+    return ratio_at(z, i, z->window == SHORT ? ONE_STEP : 0.25) > STEADILY;
 }
 
 /* Whether a rank has become a straggler, or is none any more, beyond doubt. */
