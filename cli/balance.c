@@ -2,27 +2,40 @@
 #include "cli/balance.h"
 
 #include "cli/cutting.h"
-#include "passes/plan/rebalance.h"
+#include "cli/replanning.h"
 
 #include <string.h>
 
 static const char *const kind_names[MOT_N_BALANCE_KINDS] = {
     [MOT_BALANCE_KEEP] = "keep",         [MOT_BALANCE_MOVE] = "move",
     [MOT_BALANCE_MEASURED] = "measured", [MOT_BALANCE_UNDO] = "undo",
-    [MOT_BALANCE_LINK] = "slow_link",    [MOT_BALANCE_NO_ROOM] = "no_room"};
+    [MOT_BALANCE_STUCK] = "stuck",       [MOT_BALANCE_LINK] = "slow_link",
+    [MOT_BALANCE_NO_ROOM] = "no_room"};
 
-static MotStatus begin_shares(MotTrainer *t)
+static MotStatus begin_policy(MotTrainer *t, bool may_replan)
 {
     MotSplitWork *work = mot_arena_new(&t->ctx->arena, MotSplitWork);
     MotStatus status = mot_split_work_find(t->ctx, t->job->plan, work);
     if (status != MOT_OK) {
-        mot_note(t->ctx, "for --balance shares");
+        mot_note(t->ctx, "for --balance %s", mot_args_get(t->job->args, "--balance", ""));
         return status;
     }
-    t->policy =
-        mot_rebalance_policy(mot_rebalance_make(t->ctx, work, mot_session_ranks(t->job->session)));
+    MotRebalance *rebalance = mot_rebalance_make(t->ctx, work, mot_session_ranks(t->job->session));
+    t->policy = mot_rebalance_policy(rebalance);
     t->balancer.policy = &t->policy;
+    mot_replanning_begin(t, may_replan ? rebalance : NULL);
     return MOT_OK;
+}
+
+static MotStatus begin_shares(MotTrainer *t)
+{
+    return begin_policy(t, false);
+}
+
+/* A plan from a file was chosen by the user. */
+static MotStatus begin_auto(MotTrainer *t)
+{
+    return begin_policy(t, !t->job->given);
 }
 
 static MotStatus begin_nothing(MotTrainer *t)
@@ -34,17 +47,22 @@ static MotStatus begin_nothing(MotTrainer *t)
 static const struct {
     const char *name;
     MotStatus (*begin)(MotTrainer *);
-} modes[] = {{"off", begin_nothing}, {"shares", begin_shares}, {"zero", mot_cutting_begin}};
+} modes[] = {{"off", begin_nothing},
+             {"shares", begin_shares},
+             {"zero", mot_cutting_begin},
+             {"auto", begin_auto}};
 
 MotStatus mot_balance_begin(MotTrainer *t)
 {
     const char *mode = mot_args_get(t->job->args, "--balance", modes[0].name);
     t->balancer = mot_balancer_make(t->job->session, NULL);
     t->cutter = NULL;
+    mot_replanning_begin(t, NULL);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if (strcmp(mode, modes[i].name) == 0)
             return modes[i].begin(t);
-    return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--balance %s: it is off, shares or zero",
+    return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                    "--balance %s: it is off, shares, zero or auto",
                     mot_quote(&t->ctx->arena, mode));
 }
 
@@ -88,7 +106,8 @@ static bool has_shares(const MotDecision *d)
 static void log_decision(MotTrainer *t, int64_t step, const MotDecision *d, FILE *log)
 {
     MotJsonWriter w = mot_balance_record(t, step, kind_names[d->kind]);
-    if (d->kind == MOT_BALANCE_MOVE || d->kind == MOT_BALANCE_LINK) {
+    if (d->kind == MOT_BALANCE_MOVE || d->kind == MOT_BALANCE_STUCK ||
+        d->kind == MOT_BALANCE_LINK) {
         mot_json_put_int(&w, "rank", d->rank);
         mot_json_put_number(&w, "factor", d->factor);
     }
@@ -96,8 +115,9 @@ static void log_decision(MotTrainer *t, int64_t step, const MotDecision *d, FILE
         mot_json_put_ints(&w, "shares", d->share, mot_session_ranks(t->job->session));
     if (d->kind == MOT_BALANCE_MOVE || d->kind == MOT_BALANCE_UNDO)
         mot_json_put_int(&w, "effective", step + 1 + MOT_BALANCE_DELAY);
-    if (d->before > 0) {
+    if (d->before > 0)
         mot_json_put_number(&w, "before_ms", d->before * 1e3);
+    if (d->predicted > 0) {
         mot_json_put_number(&w, "predicted_ms", d->predicted * 1e3);
     }
     if (d->kind == MOT_BALANCE_MEASURED || d->kind == MOT_BALANCE_UNDO)
@@ -132,6 +152,8 @@ static const char *decision_text(MotTrainer *t, int64_t step, const MotDecision 
         return mot_arena_printf(
             arena, "the last change saves %.1f ms a step, not %.1f: shares %s from step %lld on",
             d->measured * 1e3, d->predicted * 1e3, shares_text(t, d), effective);
+    case MOT_BALANCE_STUCK:
+        return mot_arena_printf(arena, "%s holds all up, and no other shares save enough", device);
     case MOT_BALANCE_LINK:
         return mot_arena_printf(
             arena, "%s communicates for %.1f times as long as before; other shares don't help",
@@ -153,4 +175,5 @@ void mot_balance_after(MotTrainer *t, int64_t step, FILE *log)
     mot_trainer_make_room(t);
     mot_info(t->ctx, "balance after step %lld: %s", (long long)step + 1,
              decision_text(t, step, &d));
+    mot_replanning_after(t, step, &d);
 }

@@ -25,9 +25,10 @@ static const MotOption train_options[] = {
     {"--seed", "S", "order of the data; default 0"},
     {"--resume", NULL, "go on from the newest sound checkpoint in --out"},
     {"--resize", "STEP:[AXIS=]8/4/2", "new shares before this step, counted from 0 (repeatable)"},
-    {"--balance", "off|shares|zero",
-     "shares: those of the devices follow their measured speed; zero: slow devices leave products "
-     "out; default off"},
+    {"--balance", "MODE",
+     "off (default); shares: those of the devices follow their measured speed; auto: and where "
+     "they "
+     "can't, the plan does; zero: slow devices leave products out"},
     {"--slow", "STEP:DEVICE=K",
      "emulate: from this step on, counted from 0, the device is K times slower than it is "
      "(repeatable)"},

@@ -5,6 +5,7 @@
 #include "cli/control.h"
 #include "cli/progress.h"
 #include "job/job.h"
+#include "passes/plan/rebalance.h"
 #include "passes/plan/zero.h"
 #include "runtime/balance.h"
 #include "runtime/checkpoint.h"
@@ -19,6 +20,14 @@ typedef struct MotResize {
     MotShareList shares;
     const uint32_t *devices; /* [shares.n], where the mesh has one axis */
 } MotResize;
+
+/* Of --balance auto (cli/replanning.h). */
+typedef struct MotReplanning {
+    MotRebalance *rebalance;        /* the policy at work; NULL: there is never another plan */
+    double unit[MOT_BALANCE_RANKS]; /* the speeds that the plan is for */
+    int64_t effective;              /* the step before which it comes; -1: there is none */
+    double before, predicted;       /* seconds a step, and what it saves of them */
+} MotReplanning;
 
 typedef struct MotTrainer {
     MotCtx *ctx;
@@ -46,6 +55,7 @@ typedef struct MotTrainer {
     bool is_stopping; /* after this step */
     MotPolicy policy; /* of --balance, for the balancer */
     MotBalancer balancer;
+    MotReplanning replanning;
     MotCutter *cutter; /* of --balance zero, with its policy; else NULL */
     MotZero *zero;
     double cut_spent; /* of the accuracy budget, in steps */

@@ -2,6 +2,7 @@
 #include "cli/balance.h"
 #include "cli/log.h"
 #include "cli/members.h"
+#include "cli/replanning.h"
 #include "cli/train.h"
 
 #include <errno.h>
@@ -328,6 +329,7 @@ static MotStatus run_loop(MotTrainer *t)
     mot_trainer_prepare(t);
     while (t->step < t->steps) {
         MOT_TRY(mot_members_serve(t));
+        MOT_TRY(mot_replanning_before(t));
         MOT_TRY(hold(t, change_shares));
         MOT_TRY(hold(t, do_step));
         MOT_TRY(mot_trainer_keep_folder(t));

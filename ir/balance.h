@@ -31,7 +31,8 @@ typedef enum MotBalanceKind {
     MOT_BALANCE_MOVE,     /* new shares, because `rank` is the slowest */
     MOT_BALANCE_MEASURED, /* what the last move gained */
     MOT_BALANCE_UNDO,     /* it gained too little: the shares before it again */
-    MOT_BALANCE_LINK,     /* a link of `rank` got slower; other shares would not help */
+    MOT_BALANCE_STUCK, /* `rank` is the slowest, and shares that save enough are none that its units allow */
+    MOT_BALANCE_LINK,    /* a link of `rank` got slower; other shares would not help */
     MOT_BALANCE_NO_ROOM, /* a move or its undoing that a device has no memory for; never a policy's */
     MOT_N_BALANCE_KINDS
 } MotBalanceKind;
@@ -40,7 +41,7 @@ typedef struct MotDecision {
     MotBalanceKind kind;
     uint32_t rank;
     double
-        factor; /* move: the slowest rank's time to that of the new shares; link: to its own before */
+        factor; /* move, stuck: the slowest rank's time to that of the best shares; link: to its own before */
     int64_t share[MOT_BALANCE_RANKS]; /* move, undo */
     double before;                    /* move, measured, undo: seconds a step before the move, */
     double predicted, measured;       /* and what it saves of them; measured: not for a move */

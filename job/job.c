@@ -396,8 +396,7 @@ MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
 
 /* ---- Devices ---- */
 
-/* Without rates of its own a device has the usual ones of this processor's kind; a modelled one is the same on any. */
-static void assume_rates(MotCluster *cluster)
+void mot_job_assume_rates(MotCluster *cluster)
 {
     int isa = cluster->is_modelled ? -1 : mot_isa_best();
     for (uint32_t i = 0; i < cluster->devices.n; i++)
@@ -458,19 +457,26 @@ static MotStatus read_fixes(MotCtx *ctx, const MotArgs *args, MotPlanOpts *opts)
     return MOT_OK;
 }
 
+MotStatus mot_job_plan_opts(MotCtx *ctx, const MotJob *job, MotPlanOpts *out_opts)
+{
+    *out_opts = (MotPlanOpts){.n_micro = job->n_micro};
+    return read_fixes(ctx, job->args, out_opts);
+}
+
 /* The planner's plan, under --shares and --fix. */
 static MotStatus make_plan(MotCtx *ctx, MotJob *job)
 {
-    MotPlanOpts opts = {.stats = &job->stats, .n_micro = job->n_micro};
+    MotPlanOpts opts;
     MotShareList shares = {0};
     const char *text = mot_args_get(job->args, "--shares", NULL);
     MOT_TRY(mot_job_cluster(ctx, job));
-    assume_rates(job->cluster);
+    mot_job_assume_rates(job->cluster);
     if (text)
         MOT_TRY(mot_args_shares(ctx, text, &shares));
+    MOT_TRY(mot_job_plan_opts(ctx, job, &opts));
+    opts.stats = &job->stats;
     opts.share = shares.data;
     opts.n_share = shares.n;
-    MOT_TRY(read_fixes(ctx, job->args, &opts));
     MOT_TRY(mot_plan_make(ctx, job->graph, job->cluster, &opts, &job->plan));
     return mot_shares_set(ctx, job->args, job->plan);
 }

@@ -58,6 +58,10 @@ MOT_CHECKED MotStatus mot_job_cluster(MotCtx *ctx, MotJob *job);
 /* Cluster, and the plan under --shares and --fix. */
 MOT_CHECKED MotStatus mot_job_plan(MotCtx *ctx, MotJob *job);
 /* The plan, and the programs. */
+/* What --fix and --accumulate say to the planner. */
+MOT_CHECKED MotStatus mot_job_plan_opts(MotCtx *ctx, const MotJob *job, MotPlanOpts *out_opts);
+/* Without rates of its own a device has the usual ones of this processor's kind; a modelled one is the same on any. */
+void mot_job_assume_rates(MotCluster *cluster);
 MOT_CHECKED MotStatus mot_job_place(MotCtx *ctx, MotJob *job);
 /* The program of job->plan, with compiled kernels. */
 MOT_CHECKED MotStatus mot_job_lower(MotCtx *ctx, MotJob *job);

@@ -192,12 +192,11 @@ MotStatus mot_job_add_device(MotCtx *ctx, MotJob *job, uint32_t device)
 {
     Members *members = mot_arena_array(&ctx->arena, Members, job->plan->stages.n);
     uint32_t stage = find_busiest(job);
-    int isa = mot_isa_best();
     MOT_TRY(mot_job_check_elastic(ctx, job));
     if (mot_pipeline_ranks(job->pipeline) == MOT_MAX_RANKS)
         return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "there are %d ranks already, the most",
                         MOT_MAX_RANKS);
-    mot_device_assume(&job->cluster->devices.data[device], isa < 0 ? NULL : mot_isa_names[isa]);
+    mot_job_assume_rates(job->cluster);
     for (uint32_t s = 0; s < job->plan->stages.n; s++)
         members[s] = members_of(&job->plan->stages.data[s].mesh);
     add_member(job, &members[stage], device);

@@ -131,11 +131,12 @@ double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, in
     return slowest;
 }
 
-MotSeconds mot_cost_seconds(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor)
+MotSeconds mot_cost_seconds(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
+                            uint32_t device)
 {
     MotWork work = work_of(cost, op, factors, factor);
     double runs = op->n_out ? cost->runs[cost->g->values.data[op->out[0]].def] : 1;
-    MotSeconds s = seconds_of(&cost->rate[0], &work);
+    MotSeconds s = seconds_of(&cost->rate[device], &work);
     return (MotSeconds){runs * s.launch,
                         {runs * s.arithmetic.whole, runs * s.arithmetic.split},
                         {runs * s.memory.whole, runs * s.memory.split}};

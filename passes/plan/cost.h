@@ -59,8 +59,9 @@ typedef struct MotSeconds {
     MotQuantity arithmetic, memory;
 } MotSeconds;
 
-/* Of an op a step, on the first device. */
-MotSeconds mot_cost_seconds(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor);
+/* Of an op a step, on one of the devices. */
+MotSeconds mot_cost_seconds(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
+                            uint32_t device);
 /* With this part of what is split; an empty part reads nothing either. */
 double mot_seconds_at(const MotSeconds *seconds, double part);
 

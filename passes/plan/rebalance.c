@@ -42,7 +42,7 @@ typedef struct {
     bool is_open;
     int64_t effective; /* its first step */
     double before, predicted;
-    double model;                     /* what the model said of the shares before it */
+    double model; /* what the model said of the shares before it; 0: it was no move */
     int64_t share[MOT_BALANCE_RANKS]; /* those before it */
 } Trial;
 
@@ -332,16 +332,22 @@ static bool is_new_change(const MotRebalance *b, const Speed *speed)
     return b->moved_at < 0 || find_changed(b, speed) < b->n;
 }
 
+/* That something was done about these speeds. */
+static void remember(MotRebalance *b, int64_t step, const Speed *speed, uint32_t n_moves)
+{
+    b->n_moves = n_moves;
+    b->moved_at = step;
+    for (uint32_t i = 0; i < b->n; i++)
+        b->moved_unit[i] = speed[i].unit;
+}
+
 static void begin_trial(MotRebalance *b, const MotStepTimes *times, const Speed *speed,
                         const MotDecision *d)
 {
     double model = d->predicted * d->factor / (d->factor - 1);
     b->trial = (Trial){true, times->step + MOT_BALANCE_DELAY, d->before, d->predicted, model, {0}};
     memcpy(b->trial.share, b->share, sizeof b->share);
-    b->n_moves = is_new_change(b, speed) ? 1 : b->n_moves + 1;
-    b->moved_at = times->step;
-    for (uint32_t i = 0; i < b->n; i++)
-        b->moved_unit[i] = speed[i].unit;
+    remember(b, times->step, speed, is_new_change(b, speed) ? 1 : b->n_moves + 1);
 }
 
 /* Whether a move saves more than it takes, if the speeds stay for as long as since the last one. An unknown cost counts as a step. */
@@ -366,12 +372,20 @@ static void look_at(MotRebalance *b, const MotStepTimes *times, uint32_t window,
         (b->n_moves >= MOST_MOVES && !is_new_change(b, speed)))
         return;
     double best = find_shares(b, speed, now, out->share);
-    if (now - best < GAIN * now || !pays(b, times, now - best, now) ||
+    out->rank = slowest;
+    out->factor = now / best;
+    if (now - best < GAIN * now) {
+        if (is_standing && b->moved_at >= 0)
+            return; /* what was done left that */
+        out->kind = MOT_BALANCE_STUCK;
+        out->before = recent(b, &b->total, 0, window);
+        remember(b, times->step, speed, MOST_MOVES);
+        return;
+    }
+    if (!pays(b, times, now - best, now) ||
         (is_standing && !is_still_so(b, times->step, out->share)))
         return;
     out->kind = MOT_BALANCE_MOVE;
-    out->rank = slowest;
-    out->factor = now / best;
     out->before = recent(b, &b->total, 0, window);
     out->predicted = now - best;
     begin_trial(b, times, speed, out);
@@ -386,20 +400,24 @@ static void look_for_move(MotRebalance *b, const MotStepTimes *times, MotDecisio
         look_at(b, times, b->since < LONG ? b->since : LONG, true, out);
 }
 
-/*
- * The step after the move against that before, as it would be by now: speeds may drift. One that changed meanwhile makes it no one's
- * fault.
- */
+/* What the step before the move would be by now to what it was then: speeds may drift. */
+static double find_drift(const MotRebalance *b, const Speed *speed)
+{
+    double work[MOT_BALANCE_RANKS];
+    uint32_t slowest;
+    if (b->trial.model <= 0)
+        return 1;
+    mot_split_work_deal(b->work, b->trial.share, b->n, work);
+    return predict(b, speed, work, &slowest) / b->trial.model;
+}
+
+/* The step after the move against that before. A speed that changed meanwhile makes it no one's fault. */
 static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
 {
     Speed speed[MOT_BALANCE_RANKS];
-    double work[MOT_BALANCE_RANKS];
-    uint32_t slowest;
     uint32_t n = (uint32_t)(times->step - b->trial.effective + 1);
     find_speeds(b, n, times->step, speed);
-    mot_split_work_deal(b->work, b->trial.share, b->n, work);
-    double drift = predict(b, speed, work, &slowest) / b->trial.model;
-    double measured = b->trial.before * drift - recent(b, &b->total, 0, n);
+    double measured = b->trial.before * find_drift(b, speed) - recent(b, &b->total, 0, n);
     bool is_good = measured >= 0.5 * b->trial.predicted || find_changed(b, speed) < b->n;
     if (!is_good && n < PATIENCE)
         return;
@@ -413,7 +431,7 @@ static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
         b->paused = times->step + PAUSE;
         return;
     }
-    if (is_good)
+    if (is_good || b->trial.model <= 0)
         return;
     out->kind = MOT_BALANCE_UNDO;
     memcpy(out->share, b->trial.share, sizeof out->share);
@@ -497,6 +515,17 @@ void mot_rebalance_decide(MotRebalance *b, const MotStepTimes *times, MotDecisio
     look_for_link(b, times, out);
     if (out->kind == MOT_BALANCE_KEEP && times->step >= b->paused)
         look_for_move(b, times, out);
+}
+
+double mot_rebalance_speeds(const MotRebalance *b, double *out_unit)
+{
+    memcpy(out_unit, b->known, b->n * sizeof *out_unit);
+    return recent(b, &b->total, 0, SHORT);
+}
+
+void mot_rebalance_watch(MotRebalance *b, int64_t effective, double before, double predicted)
+{
+    b->trial = (Trial){true, effective, before, predicted, 0, {0}};
 }
 
 static void decide(void *self, const MotStepTimes *times, MotDecision *out)

@@ -5,6 +5,8 @@
  * they save GAIN of the step, clearly more than the noise of the measurements, and over the steps that the present speeds may be expected to last (as long as those
  * before them did) more than a move has cost so far. Communicating and waiting are no part of the model: a slow link is reported, and who waits for a slow neighbour is not slow.
  *
+ * Where a rank is behind and dims of few units leave no shares that save enough, that is said once: another plan may help.
+ *
  * Hysteresis: nothing moves while a speed is still changing; at most two moves for one change of speeds; a speed that comes back soon after a move oscillates, and then the next move has to wait; a
  * move that saved less than half of what was predicted is undone, after as many steps as it takes to tell that from noise. A rank without a share has no speed: its last one ages towards the others' median, so
  * that it is tried again in the end; one that never had a share gets none.
@@ -24,6 +26,11 @@ typedef struct MotRebalance MotRebalance;
 MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, uint32_t n);
 void mot_rebalance_decide(MotRebalance *rebalance, const MotStepTimes *times,
                           MotDecision *out_decision);
+/* The ranks' last speeds: seconds for all of the split work, NaN of one that never had a share. Returns what a step takes. */
+double mot_rebalance_speeds(const MotRebalance *rebalance, double *out_unit);
+/* A change that was made elsewhere, such as another plan, from this step on: it is measured like a move, and never undone. */
+void mot_rebalance_watch(MotRebalance *rebalance, int64_t effective, double before,
+                         double predicted);
 /* The same as a policy. */
 MotPolicy mot_rebalance_policy(MotRebalance *rebalance);
 

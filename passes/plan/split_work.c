@@ -1,7 +1,6 @@
 /* Split work: the roofline of every operator, at the parts that shares give. */
 #include "passes/plan/split_work.h"
 
-#include "ir/balance.h"
 #include "passes/plan/evaluate.h"
 
 #include <string.h>
@@ -92,9 +91,14 @@ MotStatus mot_split_work_find(MotCtx *ctx, const MotPlan *plan, MotSplitWork *ou
         int factor = plan->ops[id].factor[0];
         if (factor < 0 || mot_op_info(op->kind)->class == MOT_SINK)
             continue;
-        MotSeconds seconds = mot_cost_seconds(cost, op, &factors[id], factor);
-        if (mot_seconds_at(&seconds, 1) > 0)
-            mot_split_work_add(ctx, out_work, factors[id].factor[factor].size, seconds);
+        MotSeconds seconds = mot_cost_seconds(cost, op, &factors[id], factor, 0);
+        if (mot_seconds_at(&seconds, 1) <= 0)
+            continue;
+        mot_split_work_add(ctx, out_work, factors[id].factor[factor].size, seconds);
+        for (uint32_t k = 0; k < cost->n; k++) {
+            seconds = mot_cost_seconds(cost, op, &factors[id], factor, k);
+            out_work->alone[k] += mot_seconds_at(&seconds, 1);
+        }
     }
     mot_split_work_finish(out_work);
     return MOT_OK;

@@ -7,6 +7,7 @@
 #ifndef MOTLEY_PASSES_PLAN_SPLIT_WORK_H
 #define MOTLEY_PASSES_PLAN_SPLIT_WORK_H
 
+#include "ir/balance.h"
 #include "passes/plan/cost.h"
 
 /* Operators alike: their factor has so many units, and each takes these seconds; `weight` of them. */
@@ -19,7 +20,8 @@ typedef struct MotSplitOps {
 enum { MOT_SPLIT_GRID = 256 };
 typedef struct MotSplitWork {
     MotVec(MotSplitOps) ops;
-    double at[MOT_SPLIT_GRID + 1]; /* work of a part k / MOT_SPLIT_GRID, were all units fine */
+    double alone[MOT_BALANCE_RANKS]; /* seconds of all of it on each rank, by the rates */
+    double at[MOT_SPLIT_GRID + 1];   /* work of a part k / MOT_SPLIT_GRID, were all units fine */
 } MotSplitWork;
 
 /* The split work of a plan of one stage and one axis; of a plan that splits nothing there is none. Fails with MOT_ERR_USAGE for other plans. */

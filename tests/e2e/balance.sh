@@ -84,8 +84,8 @@ check "top ends when the training was killed" grep -q '(not running)$' <("$MOTLE
 code=0; "$MOTLEY" top --once "$work" 2>/dev/null || code=$?
 check "a folder without a training is refused with 2, not $code" [ "$code" = 2 ]
 
-code=0; train refused calm 5 --balance auto -q 2>"$work/err" || code=$?
+code=0; train refused calm 5 --balance more -q 2>"$work/err" || code=$?
 check "another mode is refused with 2, not $code" [ "$code" = 2 ]
-check "with those that there are" grep -q 'it is off, shares or zero' "$work/err"
+check "with those that there are" grep -q 'it is off, shares, zero or auto' "$work/err"
 
 finish

@@ -69,4 +69,17 @@ for i in $(seq 30 12 140); do wave+=(--slow "$i:b=4" --slow "$((i + 6)):b=1"); d
 train wave 52 150 --balance shares "${wave[@]}"
 check "an oscillation of 12 steps is not chased: at most a move in 50 steps" \
     awk 'NR > 1 && $1 - last < 50 { bad = 1 } { last = $1 } END { exit bad }' <(moves wave)
+# Four samples on four devices: shares can't follow one of half the speed, another plan can.
+train few 4 130
+train stuck 4 130 --balance shares --slow 30:b=2 --slow 90:b=1
+train auto 4 130 --balance auto --slow 30:b=2 --slow 90:b=1
+check "where shares can't follow, that is said" grep -q '"action": "stuck"' "$work/stuck/steps.jsonl"
+check "and --balance shares stays where it is" [ -z "$(moves stuck)" ]
+check "--balance auto finds another plan within 10 steps" \
+    awk '{ exit !($1 > 31 && $1 <= 41) }' <(sed -n 's/.*"step": \([0-9]*\), "action": "replanned".*/\1/p' "$work/auto/steps.jsonl" | head -1)
+at() { step_ms "$1" | awk -v step="$2" '$1 == step { print $2 }'; }
+check "which saves a quarter of a step at least" awk '{ exit !($1 < 0.75 * $2) }' <(echo "$(at auto 60) $(at stuck 60)")
+check "and is no worse when the device recovered" awk '{ exit !($1 < $2 / 0.92) }' <(echo "$(at auto 125) $(at few 125)")
+check "what it saves is measured" grep -q '"action": "measured", "before_ms".*"measured_ms": 0.1' "$work/auto/steps.jsonl"
+check "losses are those of the undisturbed run" close_losses few auto
 finish

@@ -4,6 +4,7 @@
  */
 #include "passes/plan/plan.h"
 #include "passes/plan/rebalance.h"
+#include "passes/plan/replan.h"
 #include "tests/plan_graphs.h"
 
 #include <math.h>
@@ -544,6 +545,38 @@ static void work_follows_the_plan(void **state)
     assert_int_equal(mot_split_work_find(ctx, plan, &work), MOT_ERR_USAGE);
 }
 
+/* Of four samples on four devices one can't have half a sample: the planner splits something else. At the speeds that it planned for there is nothing better. */
+static void another_plan_where_shares_cannot_follow(void **state)
+{
+    MotCtx *ctx = *state;
+    static const double slow[] = {1, 1, 1, 1};
+    const GptSizes sizes = {.b = 4, .t = 64, .h = 8, .d = 32, .v = 256, .layers = 1};
+    MotGraph *g = make_gpt(ctx, sizes, "sgd:lr=0.1");
+    const MotCluster *cluster = make_cluster(ctx, 4, slow, 1e-6, 1e11);
+    static const MotFix fix = {"*", "batch"};
+    const MotPlanOpts rows = {.fixes = &fix, .n_fixes = 1}, free = {0};
+    MotPlan *plan;
+    MotSplitWork work;
+    MotReplan found;
+    double unit[RANKS];
+    assert_int_equal(mot_plan_make(ctx, g, cluster, &rows, &plan), MOT_OK);
+    assert_int_equal(mot_split_work_find(ctx, plan, &work), MOT_OK);
+    for (uint32_t i = 0; i < RANKS; i++)
+        unit[i] = work.alone[i];
+    assert_int_equal(mot_replan(ctx, plan, unit, &rows, &found), MOT_OK);
+    assert_null(found.plan);
+    assert_true(fabs(found.now - plan->time) < 1e-6 * plan->time);
+    unit[2] *= 2;
+    assert_int_equal(mot_replan(ctx, plan, unit, &free, &found), MOT_OK);
+    assert_non_null(found.plan);
+    assert_true(found.then < 0.75 * found.now && found.then > 3.9 / 7 * found.now);
+    assert_int_equal(mot_plan_verify(found.plan), MOT_OK);
+    assert_ptr_equal(found.plan->cluster, plan->cluster);
+    unit[2] = NAN; /* as the cluster says */
+    assert_int_equal(mot_replan(ctx, plan, unit, &rows, &found), MOT_OK);
+    assert_null(found.plan);
+}
+
 static int make_ctx(void **state)
 {
     static MotCtx ctx;
@@ -576,6 +609,7 @@ int main(void)
         TEST(a_rank_without_a_share),
         TEST(is_deterministic),
         TEST(work_follows_the_plan),
+        TEST(another_plan_where_shares_cannot_follow),
     };
     return cmocka_run_group_tests_name("rebalance", tests, NULL, NULL);
 }
