@@ -134,7 +134,9 @@ static MotStatus open_data(MotTrainer *t)
     if (!t->data_text)
         return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "--data is needed, such as --data text:FILE");
+    t->ctx->doing = "making room for the batches of a step";
     MOT_TRY(find_fields(t, &opts));
+    t->ctx->doing = "reading the data";
     return mot_data_open(t->ctx, t->data_text, &opts, &t->data);
 }
 

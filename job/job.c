@@ -228,6 +228,7 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     job->args = args;
     job->model = path;
     job->stage_ns = mot_now_ns();
+    ctx->doing = "importing the model";
     MOT_TRY(read_given_plan(ctx, job));
     MotStatus status = import_file(ctx, job);
     if (status != MOT_OK && job->given)
@@ -365,6 +366,7 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
     if (with_optimizer)
         MOT_TRY(mot_args_int(ctx, job->args, "--accumulate", 1, MOT_MAX_MICRO, 1, &n_micro));
     job->n_micro = (uint32_t)n_micro;
+    ctx->doing = "transforming the graph";
     MotPassOpts opts = {.loss = &job->loss, .accumulates = n_micro > 1};
     MOT_TRY(refuse_frozen(ctx, job));
     MOT_TRY(refuse_empty_inputs(ctx, job->graph));
@@ -388,6 +390,7 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
 
 MotStatus mot_job_prepare_forward(MotCtx *ctx, MotJob *job)
 {
+    ctx->doing = "transforming the graph";
     MOT_TRY(mot_trained_freeze(ctx, job->graph, job->file));
     MOT_TRY(mot_passes_run(ctx, job->graph, &(MotPassOpts){0}, NULL, "unpack"));
     end_stage(ctx, job, "graph passes");
@@ -504,6 +507,7 @@ static MotStatus read_consent(MotCtx *ctx, const MotJob *job)
 
 MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
 {
+    ctx->doing = "planning";
     MOT_TRY(job->given ? mot_plan_file_apply(ctx, job) : make_plan(ctx, job));
     MOT_TRY(read_consent(ctx, job));
     MOT_TRY(mot_plan_verify(job->plan));
@@ -549,11 +553,13 @@ MotStatus mot_job_place(MotCtx *ctx, MotJob *job)
 
 MotStatus mot_job_lower(MotCtx *ctx, MotJob *job)
 {
+    ctx->doing = "lowering the plan";
     MOT_TRY(mot_lower(ctx, job->plan, &job->pipeline));
     for (uint32_t s = 0; mot_passes_dump(ctx, "lower") && s < job->pipeline->stages.n; s++)
         dump_program(ctx, job->pipeline->stages.data[s]);
     MOT_TRY(mot_pipeline_verify(job->pipeline));
     end_stage(ctx, job, "lower");
+    ctx->doing = "compiling kernels";
     MOT_TRY(compile_kernels(ctx, job));
     end_stage(ctx, job, "kernels");
     return MOT_OK;
@@ -607,6 +613,7 @@ MotStatus mot_job_open(MotCtx *ctx, MotJob *job)
 
 MotStatus mot_job_start(MotCtx *ctx, MotJob *job)
 {
+    ctx->doing = "starting the ranks";
     MOT_TRY(mot_job_open(ctx, job));
     MotStatus status = write_params(ctx, job);
     for (uint32_t i = 0; status == MOT_OK && i < job->n_inputs; i++)

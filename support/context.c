@@ -19,14 +19,13 @@
 /* Out of memory: the message must not allocate. */
 static void write_exhausted(MotCtx *ctx, size_t wanted_bytes)
 {
-    char *to = ctx->exhausted;
-    size_t room = sizeof ctx->exhausted;
+    char *to = ctx->exhausted, size[64] = "";
     if (wanted_bytes > SIZE_MAX / 4)
-        snprintf(to, room, "out of memory: a size is beyond what can be addressed");
+        snprintf(size, sizeof size, ": a size is beyond what can be addressed");
     else if (wanted_bytes >> 20)
-        snprintf(to, room, "out of memory: the system refuses %zu MiB more", wanted_bytes >> 20);
-    else
-        snprintf(to, room, "out of memory");
+        snprintf(size, sizeof size, ": the system refuses %zu MiB more", wanted_bytes >> 20);
+    snprintf(to, sizeof ctx->exhausted, "out of memory%s%s%s", ctx->doing ? " while " : "",
+             ctx->doing ? ctx->doing : "", size);
     ctx->error = (MotText){.arena = &ctx->arena, .data = to, .n = strlen(to)};
 }
 
@@ -63,6 +62,7 @@ static void use_faults(MotCtx *ctx, MotFaults *faults)
 void mot_ctx_inherit(MotCtx *ctx, const MotCtx *from)
 {
     ctx->debug = from->debug;
+    ctx->doing = from->doing;
     ctx->log = from->log;
     ctx->log_self = from->log_self;
     use_faults(ctx, from->faults);

@@ -48,8 +48,9 @@ typedef struct MotCtx {
     MotArena names; /* of the interned strings, which outlive every mark of the arena above */
     MotMap strings; /* interned */
     MotStatus status;
-    MotText error;      /* first line: the failure; then notes and hints, a line each */
-    char exhausted[64]; /* the failure, when the arena was exhausted */
+    MotText error;       /* first line: the failure; then notes and hints, a line each */
+    const char *doing;   /* "reading the data", in case the arena is exhausted; or NULL */
+    char exhausted[128]; /* what is said then */
     MotDebug debug;
     MotFaults *faults; /* NULL, or own_faults of this context or of the one that it inherits from */
     MotFaults own_faults;

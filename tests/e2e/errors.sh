@@ -239,6 +239,7 @@ expect 2 'pass clip can'"'"'t be left out, pass optimizer needs it' env MOTLEY_S
     --input "input_ids=$fixtures/input_ids.npy" --loss "cross_entropy:logits:$LABELS" --steps 1
 expect 0 'MOTLEY_STOP=after:expand: no such pass was run' env MOTLEY_STOP=after:expand "$MOTLEY" import "$GPT" --dim batch=2
 expect 2 'MOTLEY_FAIL="alloc:x"' env MOTLEY_FAIL=alloc:x "$MOTLEY" import "$GPT" --dim batch=2
+expect 1 'out of memory while importing the model' env MOTLEY_FAIL=alloc:200 "$MOTLEY" import "$GPT" --dim batch=2
 expect 1 'out of memory' env MOTLEY_FAIL=alloc:12 "$MOTLEY" sample kept --dim batch=1
 # shellcheck disable=SC2016
 expect 1 "the standard output can't be written" bash -c '"$MOTLEY" import "$GPT" --dim batch=2 >/dev/full'

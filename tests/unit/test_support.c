@@ -203,8 +203,9 @@ static void limit_bytes_bounds_the_arena(void **state)
     assert_text_equal(ctx->error, "out of memory");
     mot_error_clear(ctx);
     Hunger piece = {.bytes = 3 << 20, .n = 1};
+    ctx->doing = "testing";
     assert_int_equal(mot_ctx_run(ctx, allocate, &piece), MOT_ERR_MEMORY);
-    assert_text_equal(ctx->error, "out of memory: the system refuses 3 MiB more");
+    assert_text_equal(ctx->error, "out of memory while testing: the system refuses 3 MiB more");
     assert_true(ctx->arena.used_bytes <= ctx->arena.limit_bytes);
     assert_true(modest.n_done + greedy.n_done >= 1000); /* little of the limit is lost to slack */
 }
