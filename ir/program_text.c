@@ -115,9 +115,9 @@ static MotRecord instr_record(MotArena *arena, const MotProgram *p, const MotIns
     if (ins->moves) {
         add_text(arena, &r, "axis", p->mesh.axis[ins->axis].name);
         mot_record_add_attr(arena, &r, "dim", dim_list(arena, ins, false));
+        if (ins->kind == MOT_INS_ALL_TO_ALL)
+            mot_record_add_attr(arena, &r, "dim_out", dim_list(arena, ins, true));
     }
-    if (ins->kind == MOT_INS_ALL_TO_ALL)
-        mot_record_add_attr(arena, &r, "dim_out", dim_list(arena, ins, true));
     if (ins->is_max)
         mot_record_add_attr(arena, &r, "max", (MotTerm){.kind = MOT_TERM_NONE});
     if (ins->kind == MOT_INS_SEND || ins->kind == MOT_INS_RECV)
