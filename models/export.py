@@ -311,11 +311,11 @@ def export_char():
     return row | {"dynamic_batch": False, "attention": "sdpa"} | describe(path, model, inputs)
 
 
-def bench_gpt(batch):
-    """nanoGPT without biases, at GPT-2's initialisation: model, inputs, labels."""
-    model = nets.Gpt(BENCH).eval()
+def bench_gpt(config, batch):
+    """At GPT-2's initialisation: model, inputs, labels."""
+    model = nets.Gpt(config).eval()
     nets.init_gpt2(model)
-    ids, labels = tokens(batch, BENCH)
+    ids, labels = tokens(batch, config)
     return model, {"input_ids": ids}, labels
 
 
@@ -326,8 +326,9 @@ def bench_mlp():
 
 
 BENCH_MODELS = {
-    "gpt": lambda: bench_gpt(4),
-    "gpt30": lambda: bench_gpt(30),
+    "gpt": lambda: bench_gpt(BENCH, 4),  # nanoGPT without biases
+    "gpt30": lambda: bench_gpt(BENCH, 30),
+    "char32": lambda: bench_gpt(CHAR, 32),  # gpt_char.onnx for four replicas
     "mlp": bench_mlp,
 }
 

@@ -245,12 +245,12 @@ static MotValue find_round(Demo *d)
     return mot_cast(&d->b, mot_add_scalar(&d->b, step, -1), MOT_I64);
 }
 
-/* The place of the first op of the backward pass. */
+/* The place behind the last op of the forward pass, which is the loss. */
 static uint32_t find_backward(const MotGraph *g)
 {
-    uint32_t i = 0;
-    while (i < g->body.n && mot_graph_op(g, g->body.data[i])->role == MOT_ROLE_FORWARD)
-        i++;
+    uint32_t i = g->body.n;
+    while (i > 0 && mot_graph_op(g, g->body.data[i - 1])->role != MOT_ROLE_FORWARD)
+        i--;
     return i;
 }
 

@@ -5,6 +5,7 @@ enum {
     BUCKETS = 8,
     LEAST_BYTES = 1 << 20,
     WINDOW = 8, /* kernels, about half a layer's */
+    LIGHT = 64, /* so a part of what parameters and state take is no memory to speak of */
     FAR = 4     /* a bucket waits for no more than so a part of the section's kernels */
 };
 
@@ -24,6 +25,7 @@ typedef struct {
     const MotProgram *program;
     uint32_t n_fixed; /* instructions so far which don't move */
     uint32_t n_all;   /* instructions of the section */
+    int64_t light;    /* bytes of one kind that may live as long as they like */
     MotVec(MotInstr) joined;
     MotVec(uint32_t) places; /* of the joined ones */
     MotVec(Bucket) buckets;
@@ -49,6 +51,15 @@ static uint32_t find_bucket(const Joiner *s, const MotInstr *ins)
             break;
     }
     return i;
+}
+
+static int64_t find_light(const MotProgram *p)
+{
+    int64_t persistent = 0;
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        if (p->bufs.data[i].kind == MOT_BUF_PARAM)
+            persistent += mot_type_bytes(&p->bufs.data[i].global);
+    return persistent / LIGHT > LEAST_BYTES ? persistent / LIGHT : LEAST_BYTES;
 }
 
 static void size_buckets(Joiner *s, MotSection section)
@@ -84,7 +95,7 @@ static uint32_t find_floor(const Joiner *s, const MotInstr *ins, uint32_t n_fixe
     uint32_t bucket = find_bucket(s, ins);
     MOT_ASSERT(bucket < s->buckets.n); /* size_buckets made it */
     bool is_light = ins->kind == MOT_INS_REDUCE_SCATTER || ins->kind == MOT_INS_ALL_REDUCE ||
-                    s->buckets.data[bucket].total <= LEAST_BYTES;
+                    s->buckets.data[bucket].total <= s->light;
     return is_light || n_fixed < WINDOW ? 0 : (n_fixed / WINDOW - 1) * WINDOW;
 }
 
@@ -238,6 +249,7 @@ void mot_coalesce(MotProgram *program, MotSection section)
     uint32_t n = program->section[section].n;
     Joiner s = {.program = program,
                 .n_all = n,
+                .light = find_light(program),
                 .source_of = mot_arena_array(arena, uint32_t, program->bufs.n),
                 .result_of = mot_arena_array(arena, uint32_t, program->bufs.n)};
     size_buckets(&s, section);
