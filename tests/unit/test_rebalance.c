@@ -492,6 +492,17 @@ static void undoes_what_gained_nothing(void **state)
         assert_int_equal(share[i], 1);
 }
 
+/* Of four samples every other share is as slow: that is said once, and nothing moves. */
+static void says_when_shares_cannot_follow(void **state)
+{
+    Series s = {{1, {4}, 0}, half, quiet, NULL, 250, {1, 1, 1, 1}, 0.01, 0};
+    Outcome o = run(*state, &s);
+    assert_int_equal(o.n, 1);
+    assert_int_equal(o.decision[0].kind, MOT_BALANCE_STUCK);
+    assert_int_equal(o.decision[0].rank, 2);
+    assert_in_range(o.step[0], 50, 60);
+}
+
 /* A rank that is so slow that it gets nothing is tried again after a while; one that never had a share is not. */
 static void a_rank_without_a_share(void **state)
 {
@@ -606,6 +617,7 @@ int main(void)
         TEST(a_busy_machine_is_no_slow_link),
         TEST(does_not_move_what_does_not_pay),
         TEST(undoes_what_gained_nothing),
+        TEST(says_when_shares_cannot_follow),
         TEST(a_rank_without_a_share),
         TEST(is_deterministic),
         TEST(work_follows_the_plan),
