@@ -49,6 +49,7 @@ static const struct {
     MotStatus (*begin)(MotTrainer *);
 } modes[] = {{"off", begin_nothing},
              {"shares", begin_shares},
+             {"migrate", mot_lending_begin},
              {"zero", mot_cutting_begin},
              {"auto", begin_auto}};
 
@@ -62,7 +63,7 @@ MotStatus mot_balance_begin(MotTrainer *t)
         if (strcmp(mode, modes[i].name) == 0)
             return modes[i].begin(t);
     return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                    "--balance %s: it is off, shares, zero or auto",
+                    "--balance %s: it is off, shares, migrate, zero or auto",
                     mot_quote(&t->ctx->arena, mode));
 }
 

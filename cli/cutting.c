@@ -42,6 +42,19 @@ static MotStatus read_part(MotTrainer *t, const char *option, double most, doubl
                     *out_part, most);
 }
 
+static MotStatus begin(MotTrainer *t, const MotZeroOpts *opts, MotCutPick pick)
+{
+    const MotProgram *p = t->job->pipeline->stages.data[0];
+    double *part = mot_arena_array(&t->ctx->arena, double, p->cuts.n), all = 0;
+    for (uint32_t l = 0; l < p->cuts.n; l++)
+        all += p->cuts.data[l].flops;
+    for (uint32_t l = 0; l < p->cuts.n; l++)
+        part[l] = p->cuts.data[l].flops / all;
+    t->zero = mot_zero_make(t->ctx, part, p->cuts.n, mot_session_ranks(t->job->session), opts);
+    MotCutPolicy policy = mot_zero_policy(t->zero);
+    return mot_cutter_make(t->ctx, t->job->session, &policy, pick, t->seed, &t->cutter);
+}
+
 MotStatus mot_cutting_begin(MotTrainer *t)
 {
     const MotProgram *p = t->job->pipeline->stages.data[0];
@@ -63,14 +76,21 @@ MotStatus mot_cutting_begin(MotTrainer *t)
             t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
             "--balance zero: no layer of this plan can be cut: it takes one stage, and a "
             "weight whose three products are split alike");
-    double *part = mot_arena_array(&t->ctx->arena, double, p->cuts.n), all = 0;
+    return begin(t, &opts, (MotCutPick)pick);
+}
+
+MotStatus mot_lending_begin(MotTrainer *t)
+{
+    const MotProgram *p = t->job->pipeline->stages.data[0];
+    MotZeroOpts opts = {.most = 0.95, .lends = true};
+    bool can_lend = false;
     for (uint32_t l = 0; l < p->cuts.n; l++)
-        all += p->cuts.data[l].flops;
-    for (uint32_t l = 0; l < p->cuts.n; l++)
-        part[l] = p->cuts.data[l].flops / all;
-    t->zero = mot_zero_make(t->ctx, part, p->cuts.n, mot_session_ranks(t->job->session), &opts);
-    MotCutPolicy policy = mot_zero_policy(t->zero);
-    return mot_cutter_make(t->ctx, t->job->session, &policy, (MotCutPick)pick, t->seed, &t->cutter);
+        can_lend |= p->cuts.data[l].is_lendable;
+    if (!can_lend)
+        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                        "--balance migrate: no layer of this plan can be lent: it takes one stage, "
+                        "one micro-batch, and weights that are split over the devices");
+    return begin(t, &opts, MOT_PICK_RANDOM);
 }
 
 MotStatus mot_cutting_before(MotTrainer *t, int64_t step)
@@ -80,7 +100,9 @@ MotStatus mot_cutting_before(MotTrainer *t, int64_t step)
 
 static const char *name_of(const MotCutDecision *d)
 {
-    return d->kind == MOT_BALANCE_MOVE ? "cut" : d->kind == MOT_BALANCE_UNDO ? "undo" : "measured";
+    return d->kind == MOT_BALANCE_MOVE   ? d->lender ? "lend" : "cut"
+           : d->kind == MOT_BALANCE_UNDO ? "undo"
+                                         : "measured";
 }
 
 static void log_decision(MotTrainer *t, int64_t step, const MotCutDecision *d, FILE *log)
@@ -116,12 +138,18 @@ static const char *parts_text(MotTrainer *t, const MotCutDecision *d)
     return mot_text_get(&text);
 }
 
+/* What becomes of the columns. */
+static const char *fate_of(const MotCutDecision *d)
+{
+    return d->lender ? "computed by others" : "left out";
+}
+
 static const char *decision_text(MotTrainer *t, int64_t step, const MotCutDecision *d)
 {
     MotArena *arena = &t->ctx->arena;
     long long effective = (long long)step + 1 + MOT_BALANCE_DELAY;
     if (d->kind == MOT_BALANCE_MEASURED)
-        return mot_arena_printf(arena, "the last cuts save %.1f ms a step; %.1f were predicted",
+        return mot_arena_printf(arena, "the last change saves %.1f ms a step; %.1f were predicted",
                                 d->measured * 1e3, d->predicted * 1e3);
     if (d->kind == MOT_BALANCE_UNDO)
         return mot_arena_printf(
@@ -139,10 +167,10 @@ static const char *decision_text(MotTrainer *t, int64_t step, const MotCutDecisi
             parts_text(t, d), effective);
     return mot_arena_printf(
         arena,
-        "%s holds all up: %s %% of the products are left out from step %lld on, for %.1f "
+        "%s holds all up: %s %% of the products are %s from step %lld on, to save %.1f "
         "of %.1f ms a step",
-        mot_escape(arena, t->progress.devices[d->rank], 64), parts_text(t, d), effective,
-        d->predicted * 1e3, d->before * 1e3);
+        mot_escape(arena, t->progress.devices[d->rank], 64), parts_text(t, d), fate_of(d),
+        effective, d->predicted * 1e3, d->before * 1e3);
 }
 
 void mot_cutting_after(MotTrainer *t, int64_t step, FILE *log)

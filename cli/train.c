@@ -27,8 +27,8 @@ static const MotOption train_options[] = {
     {"--resize", "STEP:[AXIS=]8/4/2", "new shares before this step, counted from 0 (repeatable)"},
     {"--balance", "MODE",
      "off (default); shares: those of the devices follow their measured speed; auto: and where "
-     "they "
-     "can't, the plan does; zero: slow devices leave products out"},
+     "they can't, the plan does; migrate: slow devices have others compute columns of their "
+     "layers; zero: they leave them out"},
     {"--slow", "STEP:DEVICE=K",
      "emulate: from this step on, counted from 0, the device is K times slower than it is "
      "(repeatable)"},

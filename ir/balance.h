@@ -60,18 +60,25 @@ typedef struct MotCutTimes {
     const double *busy;     /* [n] seconds of computing */
     const double *layer;    /* of it in the layer's products */
     const int64_t *columns; /* of the rank's part of the layer */
-    const int64_t *cut;     /* columns left out in this step */
+    const int64_t *cut;     /* columns that the rank did not compute in this step */
+    const double *helped;   /* what it computed for others, as a part of its own products */
+    const double *total;    /* [n] seconds of the step */
 } MotCutTimes;
 
 typedef struct MotCutDecision {
     MotBalanceKind kind; /* keep; move: other cuts; measured; undo */
     uint32_t rank;       /* move: the slowest */
     bool is_spent;       /* move: the accuracy budget is spent, nothing is cut any more */
-    const int64_t *cut; /* move, undo: columns to leave out, the policy's until the next decision */
+    const int64_t
+        *cut; /* move, undo: columns not to compute; the policy's until the next decision, as */
+    const uint32_t
+        *lender; /* [n] whom a rank computes some of these for, + 1, 0: nobody; NULL: nobody does */
+    const int64_t *help;                /* and how many, by helper and layer */
     double before, predicted, measured; /* as in MotDecision */
 } MotCutDecision;
 
 typedef struct MotCutPolicy {
+    bool lends; /* layers that can't be lent are none of its concern: they have 0 columns */
     void *self;
     void (*decide)(void *self, const MotCutTimes *times, MotCutDecision *out_decision);
 } MotCutPolicy;

@@ -18,7 +18,7 @@ static void bind_dims(MotCtx *ctx, const MotProgram *program, MotBinding *bindin
     for (uint32_t i = 0; i < program->dims.n; i++) {
         const MotDim *dim = &program->dims.data[i];
         if (dim->cut) {
-            binding->size[i] = program->cuts.data[dim->cut - 1].n_kept[binding->position];
+            mot_program_bind_cut(program, binding, i);
             continue;
         }
         const MotMeshAxis *axis = &program->mesh.axis[dim->axis];
@@ -69,11 +69,6 @@ bool mot_section_is_repeated(MotSection section)
 bool mot_instr_is_due(const MotInstr *ins, uint32_t micro)
 {
     return ins->when == MOT_WHEN_ALL || (ins->when == MOT_WHEN_FIRST) == (micro == 0);
-}
-
-bool mot_instr_is_idle(const MotProgram *program, const MotBinding *binding, const MotInstr *ins)
-{
-    return ins->cut && (binding->size[program->cuts.data[ins->cut - 1].dim] > 0) != ins->if_cut;
 }
 
 uint32_t mot_program_must_be_taken(const MotProgram *program, const MotInstr *send, MotRun run)
@@ -290,7 +285,7 @@ int64_t mot_program_part_offset(const MotProgram *program, const MotBinding *bin
 static int64_t find_row_place(const MotProgram *program, const MotBinding *binding, uint32_t buf)
 {
     const MotType *type = &binding->types[buf];
-    if (type->rank == 0)
+    if (type->rank == 0 || program->bufs.data[buf].kind == MOT_BUF_LOCAL)
         return 0;
     int64_t row = mot_dtype_bytes(type->dtype);
     for (int d = 1; d < type->rank; d++)
@@ -654,9 +649,12 @@ static bool is_defined(const MotProgram *p, const Memory *m, uint32_t buf)
     return n >= own->n;
 }
 
+/* Who lends cuts as well. Helpers and those who meet them have made what is theirs in sizes that are 0 for the others. */
 static unsigned who_runs(const MotInstr *ins)
 {
-    return !ins->cut ? BY_CUTTING | BY_OTHERS : ins->if_cut ? BY_CUTTING : BY_OTHERS;
+    return ins->cut && ins->who == MOT_WHO_WHOLE  ? BY_OTHERS
+           : ins->cut && ins->who == MOT_WHO_CUTS ? BY_CUTTING
+                                                  : BY_CUTTING | BY_OTHERS;
 }
 
 /* A launch for some ranks reads what they have made, and only those. */
@@ -665,7 +663,8 @@ static void check_cut(Checker *c, MotSection section, uint32_t i, Memory *m)
     const MotProgram *p = c->program;
     const MotInstr *ins = &p->section[section].data[i];
     unsigned ranks = who_runs(ins);
-    if (ins->cut > p->cuts.n || (ins->cut && ins->kind != MOT_INS_LAUNCH)) {
+    if (ins->cut > p->cuts.n ||
+        (ins->cut && ins->kind != MOT_INS_LAUNCH && ins->who != MOT_WHO_IF_LENT)) {
         complain(c, section, i,
                  "only a launch is for ranks that cut a layer, or for those that don't");
         return;

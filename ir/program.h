@@ -33,7 +33,15 @@ typedef struct MotDim {
     const char *name;
     uint32_t axis, parent;
     int64_t size, granule;
-    uint32_t cut; /* index + 1: no part of a split, but the columns that a rank keeps there */
+    uint32_t cut; /* index + 1: no part of a split, but what the ranks do there: */
+    enum MotCutDim {
+        MOT_DIM_KEPT,    /* columns that a rank computes itself, 0 if it computes all */
+        MOT_DIM_LENT,    /* columns that others compute for it */
+        MOT_DIM_HELPED,  /* columns that it computes for its lender */
+        MOT_DIM_HELPERS, /* who compute columns for it */
+        MOT_DIM_HELPS,   /* 1 if it computes columns for its lender */
+        MOT_DIM_LENDERS  /* the size that dim `parent` has at the lender; 0 without one */
+    } what;
 } MotDim;
 
 typedef enum MotBufKind {
@@ -64,6 +72,9 @@ typedef struct MotBuf {
 /*
  * A layer that may be cut: a weight, and its columns along one dim. Every rank has its own list of columns, which the host
  * writes between steps. Positions are local ones, of the rank's part of the weight.
+ *
+ * Columns may also be lent (SEMI-migration): others compute them. Whom a rank helps is one for all layers. The columns that are lent are numbered lender by
+ * lender, helper by helper; so what goes to helpers and comes back is a dim that is split anew.
  */
 typedef struct MotCut {
     uint32_t param;  /* the weight's buffer */
@@ -71,8 +82,14 @@ typedef struct MotCut {
     uint32_t dim;    /* the dim that says how many are kept */
     uint32_t list;   /* buffer, i64[dim]: the columns kept, ascending */
     uint32_t place;  /* buffer, i64[columns]: the place of each in the list, -1: it is cut */
+    uint32_t held;   /* buffer, i64[columns]: 0, or -1: it is cut and nobody computes it */
     int64_t *n_kept; /* [n_devices] by mesh position; 0: the rank cuts nothing here */
-    double flops;    /* of the layer's products, a step, uncut, of all ranks */
+    bool is_lendable;
+    uint32_t lent, lent_place;     /* as list and place: of columns that others compute */
+    uint32_t helped, helped_place; /* of those that the rank computes, among its own input's */
+    uint32_t dim_lent, dim_helped;
+    int64_t *n_helped; /* [n_devices]: columns that the rank computes for its lender */
+    double flops;      /* of the layer's products, a step, uncut, of all ranks */
 } MotCut;
 
 typedef struct MotKernel {
@@ -117,8 +134,14 @@ typedef struct MotInstr {
     bool is_max;                  /* reduction: maximum instead of sum */
     uint32_t channel;             /* send and receive */
     MotWhen when;
-    uint32_t cut;          /* launch: index + 1 of a cut that decides who runs it; 0: all do */
-    bool if_cut;           /* the ranks that cut there; else those that don't */
+    uint32_t cut; /* launch, and exchange: index + 1 of a cut that decides who runs it; 0: all do */
+    enum MotWho {
+        MOT_WHO_WHOLE,  /* ranks that compute all of the layer */
+        MOT_WHO_CUTS,   /* ranks that don't */
+        MOT_WHO_LENDS,  /* of these, those for which others compute some of it */
+        MOT_WHO_HELPS,  /* ranks that do so for another */
+        MOT_WHO_IF_LENT /* all ranks, if there is a lender; exchanges are for them */
+    } who;
     MotVec(uint32_t) wait; /* events */
     uint32_t signal;       /* event, 0: none */
     const char *origin;
@@ -156,6 +179,8 @@ typedef struct MotProgram {
     MotMesh mesh;
     MotVec(MotDim) dims;
     MotVec(MotCut) cuts;
+    int64_t *
+        lender; /* [n_devices]: the mesh position + 1 that a rank computes columns for; 0: none. NULL without lendable layers */
     MotVec(MotBuf) bufs;
     MotVec(MotKernel) kernels;
     MotVec(MotInstr) section[MOT_N_SECTIONS];
@@ -236,6 +261,8 @@ int64_t mot_program_part_offset(const MotProgram *program, const MotBinding *bin
 bool mot_section_is_repeated(MotSection section);
 /* Whether the instruction has a part in this micro-batch. */
 bool mot_instr_is_due(const MotInstr *ins, uint32_t micro);
+/* Evaluates a dim of a cut. */
+void mot_program_bind_cut(const MotProgram *program, MotBinding *binding, uint32_t dim);
 /* Whether the binding's rank never runs the launch: it is for ranks that cut a layer, or for those that don't. */
 bool mot_instr_is_idle(const MotProgram *program, const MotBinding *binding, const MotInstr *ins);
 /*

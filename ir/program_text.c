@@ -23,13 +23,18 @@ static void add_text(MotArena *arena, MotRecord *r, const char *name, const char
         mot_record_add_attr(arena, r, name, mot_term_text(MOT_TERM_STRING, value));
 }
 
+static const char *const dim_names[] = {
+    [MOT_DIM_KEPT] = "cut",        [MOT_DIM_LENT] = "lent",   [MOT_DIM_HELPED] = "helped",
+    [MOT_DIM_HELPERS] = "helpers", [MOT_DIM_HELPS] = "helps", [MOT_DIM_LENDERS] = "lenders"};
+
 static MotRecord dim_record(MotArena *arena, const MotProgram *p, uint32_t i)
 {
     const MotDim *dim = &p->dims.data[i];
     MotRecord r = {.op = "dim"};
     mot_vec_push(arena, &r.in, mot_term_text(MOT_TERM_SYMBOL, dim->name));
     if (dim->cut) {
-        mot_record_add_attr(arena, &r, "cut", name_of(arena, MOT_TERM_SYMBOL, "cut", dim->cut - 1));
+        mot_record_add_attr(arena, &r, dim_names[dim->what],
+                            name_of(arena, MOT_TERM_SYMBOL, "cut", dim->cut - 1));
         return r;
     }
     add_text(arena, &r, "axis", p->mesh.axis[dim->axis].name);
@@ -99,6 +104,12 @@ static MotTerm dim_list(MotArena *arena, const MotInstr *ins, bool is_out)
     return mot_term_list(items, ins->n_in);
 }
 
+static const char *const who_names[] = {[MOT_WHO_WHOLE] = "unless",
+                                        [MOT_WHO_CUTS] = "if",
+                                        [MOT_WHO_LENDS] = "lends",
+                                        [MOT_WHO_HELPS] = "helps",
+                                        [MOT_WHO_IF_LENT] = "if_lent"};
+
 static MotRecord instr_record(MotArena *arena, const MotProgram *p, const MotInstr *ins)
 {
     MotRecord r = {.op = mot_instr_names[ins->kind]};
@@ -127,7 +138,7 @@ static MotRecord instr_record(MotArena *arena, const MotProgram *p, const MotIns
             arena, &r, "when",
             mot_term_text(MOT_TERM_WORD, ins->when == MOT_WHEN_FIRST ? "first" : "later"));
     if (ins->cut)
-        mot_record_add_attr(arena, &r, ins->if_cut ? "if" : "unless",
+        mot_record_add_attr(arena, &r, who_names[ins->who],
                             name_of(arena, MOT_TERM_SYMBOL, "cut", ins->cut - 1));
     if (ins->stream == MOT_STREAM_COMM)
         mot_record_add_attr(arena, &r, "stream", mot_term_text(MOT_TERM_WORD, "comm"));

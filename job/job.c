@@ -491,6 +491,7 @@ static MotStatus read_consent(MotCtx *ctx, const MotJob *job)
         [MOT_CUT_ZERO] = "zero", [MOT_CUT_MEAN] = "mean", [MOT_CUT_LAST] = "last"};
     const char *allowed = mot_args_get(job->args, "--allow", NULL),
                *fill = mot_args_get(job->args, "--cut-fill", fills[MOT_CUT_ZERO]);
+    job->plan->lends = strcmp(mot_args_get(job->args, "--balance", ""), "migrate") == 0;
     if (!allowed)
         return MOT_OK;
     if (strcmp(allowed, "cuts") != 0)

@@ -24,6 +24,10 @@ struct MotCutter {
     Layer *layer;
     double *busy, *seconds; /* [n], [n * n_layers]: of the step, for the policy */
     int64_t *share, *columns, *cut, *pending;
+    double *helped, *total; /* [n * n_layers], [n] */
+    bool lends;             /* what is pending is lent: */
+    uint32_t lender[MOT_MAX_RANKS];
+    int64_t *help;     /* [n * n_layers] */
     int64_t effective; /* the step before which `pending` is carried out; -1: none */
     int64_t
         looked; /* the step before which the weights were last looked at; -1: when there was none yet */
@@ -185,9 +189,43 @@ static void find_columns(MotCutter *c)
     for (uint32_t i = 0; i < c->n; i++)
         for (uint32_t l = 0; l < c->n_layers; l++) {
             int64_t kept = p->cuts.data[l].n_kept[i], *n = &c->columns[index_of(c, l, i)];
-            *n = mot_session_columns(c->session, l, i);
-            c->cut[index_of(c, l, i)] = kept ? *n - kept : 0;
+            *n = c->policy.lends && !p->cuts.data[l].is_lendable
+                     ? 0
+                     : mot_session_columns(c->session, l, i);
+            c->cut[index_of(c, l, i)] = *n && kept ? *n - kept : 0;
         }
+}
+
+/* The rank's columns from `first` on are computed by its helpers, one after the other. */
+static void deal_out(MotCutter *c, uint32_t l, uint32_t rank, int64_t first)
+{
+    for (uint32_t h = 0; h < c->n; h++) {
+        if (c->lender[h] != rank + 1)
+            continue;
+        int64_t n = c->help[index_of(c, l, h)];
+        for (int64_t k = 0; k < n; k++)
+            c->list[k] = first + k;
+        mot_session_help(c->session, l, h, rank, c->list, n);
+        first += n;
+    }
+}
+
+/* Which columns are lent makes no difference: the last ones. */
+static MotStatus lend_all(MotCutter *c)
+{
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        for (uint32_t i = 0; i < c->n && program_of(c)->cuts.data[l].is_lendable; i++) {
+            int64_t columns = c->columns[index_of(c, l, i)],
+                    kept = columns - c->pending[index_of(c, l, i)];
+            if (c->lender[i] == 0)
+                mot_session_help(c->session, l, i, i, c->list, 0);
+            for (int64_t k = 0; k < kept; k++)
+                c->list[k] = k;
+            if (columns)
+                mot_session_cut(c->session, l, i, c->list, kept);
+            deal_out(c, l, i, kept);
+        }
+    return mot_session_rebind(c->session);
 }
 
 static MotStatus cut_all(MotCutter *c, int64_t step, const int64_t *cut)
@@ -248,6 +286,9 @@ MotStatus mot_cutter_make(MotCtx *ctx, MotSession *session, const MotCutPolicy *
     c->columns = mot_arena_array(arena, int64_t, all);
     c->cut = mot_arena_array(arena, int64_t, all);
     c->pending = mot_arena_array(arena, int64_t, all);
+    c->helped = mot_arena_array(arena, double, all);
+    c->total = mot_arena_array(arena, double, c->n);
+    c->help = mot_arena_array(arena, int64_t, all);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         MOT_TRY(make_layer(c, l));
         most = whole_columns(c, l) > most ? whole_columns(c, l) : most;
@@ -265,6 +306,19 @@ static bool any(const int64_t *cut, size_t n)
     return false;
 }
 
+/* What the rank computes of its lender's layer, as a part of its own. */
+static double find_helped(const MotCutter *c, uint32_t l, uint32_t rank)
+{
+    const MotProgram *p = program_of(c);
+    int64_t n = p->lender ? p->cuts.data[l].n_helped[rank] : 0;
+    if (n == 0)
+        return 0;
+    uint32_t lender = (uint32_t)p->lender[rank] - 1;
+    return (double)n / (double)c->columns[index_of(c, l, lender)] *
+           (double)mot_session_share(c->session, lender) /
+           (double)mot_session_share(c->session, rank);
+}
+
 MotStatus mot_cutter_before(MotCutter *c, int64_t step)
 {
     size_t all = (size_t)c->n * c->n_layers;
@@ -272,8 +326,8 @@ MotStatus mot_cutter_before(MotCutter *c, int64_t step)
     if (c->looked < 0)
         c->looked = step;
     if (step == c->effective)
-        return cut_all(c, step, c->pending);
-    if (step < c->looked + MOT_CUT_REFRESH || !any(c->cut, all))
+        return c->lends ? lend_all(c) : cut_all(c, step, c->pending);
+    if (c->lends || step < c->looked + MOT_CUT_REFRESH || !any(c->cut, all))
         return MOT_OK;
     memcpy(c->pending, c->cut, all * sizeof *c->cut); /* as many, but the right ones */
     return cut_all(c, step, c->pending);
@@ -286,15 +340,23 @@ void mot_cutter_after(MotCutter *c, int64_t step, int64_t steps, MotCutDecision 
         const MotRankState *state = mot_session_rank(c->session, i);
         c->share[i] = mot_session_share(c->session, i);
         c->busy[i] = (double)state->busy_ns * 1e-9;
+        c->total[i] = (double)(state->busy_ns + state->comm_ns + state->wait_ns) * 1e-9;
+        for (uint32_t l = 0; l < c->n_layers; l++)
+            c->helped[index_of(c, l, i)] = find_helped(c, l, i);
         for (uint32_t l = 0; l < c->n_layers; l++)
             c->seconds[index_of(c, l, i)] = (double)state->cut_ns[l] * 1e-9;
     }
-    MotCutTimes times = {step,    steps,      c->n,       c->n_layers, c->share,
-                         c->busy, c->seconds, c->columns, c->cut};
+    MotCutTimes times = {step,       steps,      c->n,   c->n_layers, c->share, c->busy,
+                         c->seconds, c->columns, c->cut, c->helped,   c->total};
     c->policy.decide(c->policy.self, &times, out);
     if (out->kind != MOT_BALANCE_MOVE && out->kind != MOT_BALANCE_UNDO)
         return;
     memcpy(c->pending, out->cut, (size_t)c->n * c->n_layers * sizeof *c->pending);
+    c->lends = out->lender != NULL;
+    if (c->lends) {
+        memcpy(c->lender, out->lender, c->n * sizeof *c->lender);
+        memcpy(c->help, out->help, (size_t)c->n * c->n_layers * sizeof *c->help);
+    }
     c->effective = step + MOT_BALANCE_DELAY;
 }
 

@@ -162,7 +162,8 @@ static MotStatus complete(Rank *r, MotRun run, uint32_t before)
     r->comm.needed_ns = start;
     for (; r->next < before; r->next++) {
         const MotInstr *ins = &r->program->section[run.section].data[r->next];
-        if (!mot_instr_is_collective(ins) || !mot_instr_is_due(ins, run.micro))
+        if (!mot_instr_is_collective(ins) || !mot_instr_is_due(ins, run.micro) ||
+            r->is_idle[run.section][r->next])
             continue;
         if (r->done_at[run.section][r->next] > before)
             break;
@@ -268,11 +269,15 @@ static MotStatus obey(Rank *r)
 }
 
 /* The cuts of a program, whose numbers are those in the shared region. */
-static void share_cuts(MotCtx *ctx, const MotShared *shared, MotProgram *p)
+static void share_cuts(MotCtx *ctx, MotShared *shared, MotProgram *p)
 {
     p->cuts.data = mot_arena_copy(&ctx->arena, p->cuts.data, p->cuts.n * sizeof *p->cuts.data);
-    for (uint32_t i = 0; i < p->cuts.n; i++)
+    for (uint32_t i = 0; i < p->cuts.n; i++) {
         p->cuts.data[i].n_kept = shared->kept + (size_t)i * shared->n_ranks;
+        p->cuts.data[i].n_helped = shared->helped + (size_t)i * shared->n_ranks;
+    }
+    if (p->lender)
+        p->lender = shared->lender;
 }
 
 /* The host's pipeline with programs of its own, whose shares and cuts are those in the shared region. */

@@ -120,7 +120,7 @@ static MotStatus map_shared(MotSession *s)
     size_t bytes = 0, mail, cuts, *arena = mot_arena_array(&s->ctx->arena, size_t, n);
     add_piece(&bytes, sizeof(MotShared) + n * sizeof(MotRankState));
     mail = add_piece(&bytes, (size_t)s->pipeline->channels.n * n * sizeof(MotMail));
-    cuts = add_piece(&bytes, (size_t)n_cuts * n * 2 * sizeof(int64_t));
+    cuts = add_piece(&bytes, (size_t)n_cuts * n * 3 * sizeof(int64_t));
     for (uint32_t i = 0; i < n; i++)
         arena[i] = add_piece(&bytes, (size_t)measure_capacity(mot_host_place(s, i).program));
     char *p = mot_fault(s->ctx->faults, MOT_FAULT_map)
@@ -135,6 +135,7 @@ static MotStatus map_shared(MotSession *s)
     s->shared->bytes = bytes;
     s->shared->mail = (MotMail *)(void *)(p + mail);
     s->shared->kept = (int64_t *)(void *)(p + cuts);
+    s->shared->helped = s->shared->kept + (size_t)2 * n_cuts * n;
     for (uint32_t i = 0; i < n; i++) {
         n_threads += s->cluster->devices.data[mot_host_place(s, i).device].threads;
         s->shared->rank[i].cut_ns = s->shared->kept + (size_t)n_cuts * (n + i);
@@ -239,14 +240,22 @@ static void close_session(void *session)
     mot_session_close(session);
 }
 
+static void publish_cut(MotSession *s, uint32_t i, const MotCut *cut)
+{
+    size_t n = s->shared->n_ranks;
+    memcpy(s->shared->kept + i * n, cut->n_kept, n * sizeof(int64_t));
+    memcpy(s->shared->helped + i * n, cut->n_helped, n * sizeof(int64_t));
+}
+
 /* The programs' shares and cuts, for the ranks. */
 static void publish(MotSession *s)
 {
     const MotProgram *p =
         s->pipeline->stages.data[0]; /* cuts are those of a pipeline of one stage */
     for (uint32_t i = 0; i < p->cuts.n; i++)
-        memcpy(s->shared->kept + (size_t)i * s->shared->n_ranks, p->cuts.data[i].n_kept,
-               s->shared->n_ranks * sizeof(int64_t));
+        publish_cut(s, i, &p->cuts.data[i]);
+    if (p->lender)
+        memcpy(s->shared->lender, p->lender, s->shared->n_ranks * sizeof *p->lender);
     for (uint32_t stage = 0; stage < s->pipeline->stages.n; stage++) {
         const MotMesh *mesh = &s->pipeline->stages.data[stage]->mesh;
         uint32_t first = mot_pipeline_first_rank(s->pipeline, stage);
@@ -506,7 +515,8 @@ static void drop_cuts(MotSession *s)
 {
     const MotProgram *p = s->pipeline->stages.data[0];
     for (uint32_t i = 0; i < p->cuts.n; i++)
-        memset(p->cuts.data[i].n_kept, 0, s->shared->n_ranks * sizeof(int64_t));
+        for (uint32_t r = 0; r < s->shared->n_ranks; r++)
+            p->cuts.data[i].n_kept[r] = p->cuts.data[i].n_helped[r] = 0;
     for (uint32_t i = 0; i < p->bufs.n; i++)
         for (uint32_t r = 0; p->bufs.data[i].kind == MOT_BUF_LOCAL && r < s->shared->n_ranks; r++)
             memset(s->shared->rank[r].arena + s->bindings[r].arena_offset[i], 0,
@@ -566,8 +576,46 @@ void mot_session_cut(MotSession *s, uint32_t cut, uint32_t rank, const int64_t *
     }
 }
 
+void mot_session_help(MotSession *s, uint32_t cut, uint32_t helper, uint32_t lender,
+                      const int64_t *list, int64_t n)
+{
+    const MotCut *c = cut_of(s, cut);
+    int64_t columns = mot_session_columns(s, cut, helper),
+            whole = s->pipeline->stages.data[0]->bufs.data[c->place].global.dims[0];
+    MOT_ASSERT(c->is_lendable);
+    s->pipeline->stages.data[0]->lender[helper] = (int64_t)lender + 1;
+    c->n_helped[helper] = n;
+    memcpy(local_of(s, helper, c->helped), list, (size_t)n * sizeof *list);
+    for (int64_t k = 0; columns == whole && k < columns; k++)
+        local_of(s, helper, c->helped_place)[k] = -1;
+    for (int64_t i = 0; columns == whole && i < n; i++)
+        local_of(s, helper, c->helped_place)[list[i]] = i;
+}
+
+/* Of a rank's columns: which others compute, in the order of its helpers; and which are computed by somebody. */
+static void write_lent(MotSession *s, const MotCut *c, uint32_t rank, int64_t columns)
+{
+    const MotProgram *p = s->pipeline->stages.data[0];
+    int64_t *held = local_of(s, rank, c->held), *place = local_of(s, rank, c->place), n = 0;
+    for (int64_t k = 0; k < columns; k++)
+        held[k] = c->n_kept[rank] && place[k] < 0 ? -1 : 0;
+    for (int64_t k = 0; c->is_lendable && k < columns; k++)
+        local_of(s, rank, c->lent_place)[k] = -1;
+    for (uint32_t h = 0; c->is_lendable && h < s->shared->n_ranks; h++)
+        for (int64_t i = 0; p->lender[h] == (int64_t)rank + 1 && i < c->n_helped[h]; i++, n++) {
+            int64_t column = local_of(s, h, c->helped)[i];
+            local_of(s, rank, c->lent)[n] = column;
+            local_of(s, rank, c->lent_place)[column] = n;
+            held[column] = 0;
+        }
+}
+
 MotStatus mot_session_rebind(MotSession *s)
 {
+    const MotProgram *p = s->pipeline->stages.data[0];
+    for (uint32_t i = 0; i < p->cuts.n; i++)
+        for (uint32_t r = 0; r < s->shared->n_ranks; r++)
+            write_lent(s, &p->cuts.data[i], r, mot_session_columns(s, i, r));
     publish(s);
     MOT_TRY(bind_all(s));
     return command(s, MOT_CMD_REBIND);

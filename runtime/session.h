@@ -86,6 +86,12 @@ bool mot_session_fits(MotSession *session, uint32_t stage, uint32_t axis, const 
  */
 void mot_session_cut(MotSession *session, uint32_t cut, uint32_t rank, const int64_t *list,
                      int64_t n);
+/*
+ * Which columns of its lender's part of a lendable layer a helper computes, from the next mot_session_rebind on. A rank has one lender, whose own list of
+ * columns lacks them.
+ */
+void mot_session_help(MotSession *session, uint32_t cut, uint32_t helper, uint32_t lender,
+                      const int64_t *list, int64_t n);
 /* Columns that the rank's part of the layer has. */
 int64_t mot_session_columns(const MotSession *session, uint32_t cut, uint32_t rank);
 /* The first of them in the whole weight. */

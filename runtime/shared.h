@@ -60,10 +60,12 @@ typedef struct MotShared {
     int64_t step;                    /* of the training, from 0 */
     int64_t share[MOT_MAX_AXES][64]; /* of a stage's axis, from the stage's first rank on */
     int64_t *kept;                   /* [cuts][n_ranks]: columns that a rank keeps; 0: all */
-    _Atomic int abort;               /* a rank is gone: all waits end */
-    uint32_t n_ranks, spins;         /* spins before a futex: 0 when threads outnumber cores */
-    size_t bytes;                    /* of the whole mapping */
-    MotMail *mail;                   /* [channels][n_ranks] */
+    int64_t *helped;         /* [cuts][n_ranks]: columns that a rank computes for its lender */
+    int64_t lender[64];      /* [n_ranks]: whom a rank computes columns for, + 1; 0: nobody */
+    _Atomic int abort;       /* a rank is gone: all waits end */
+    uint32_t n_ranks, spins; /* spins before a futex: 0 when threads outnumber cores */
+    size_t bytes;            /* of the whole mapping */
+    MotMail *mail;           /* [channels][n_ranks] */
     MotRankState rank[];
 } MotShared;
 

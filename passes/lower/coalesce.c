@@ -17,7 +17,7 @@ typedef struct {
     int64_t total; /* bytes that the section moves in this kind */
     MotInstrKind kind;
     MotWhen when;
-    uint32_t axis;
+    uint32_t axis, cut;
     bool is_max;
 } Bucket;
 
@@ -47,7 +47,7 @@ static uint32_t find_bucket(const Joiner *s, const MotInstr *ins)
     for (; i < s->buckets.n; i++) {
         const Bucket *b = &s->buckets.data[i];
         if (b->kind == ins->kind && b->when == ins->when && b->axis == ins->axis &&
-            b->is_max == ins->is_max)
+            b->is_max == ins->is_max && b->cut == ins->cut)
             break;
     }
     return i;
@@ -75,7 +75,8 @@ static void size_buckets(Joiner *s, MotSection section)
                          (Bucket){.kind = ins->kind,
                                   .when = ins->when,
                                   .axis = ins->axis,
-                                  .is_max = ins->is_max});
+                                  .is_max = ins->is_max,
+                                  .cut = ins->cut});
         s->buckets.data[b].total += moved_bytes(p, ins);
     }
     for (uint32_t b = 0; b < s->buckets.n; b++) {

@@ -11,14 +11,14 @@
  * forward product has them in: what a rank cuts of one product are then the entries that it cuts of the others. The last contraction of the
  * forward pass, which the loss reads, is none. Of several summed letters the longest is cut. Linear in ops and their users.
  */
-#include "passes/lower/lowering.h"
+#include "passes/lower/cuts.h"
 
 #include <string.h>
 
 /* ---- Finding layers ---- */
 
 /* The letter of dim `dim` of an operand. */
-static char letter_of(const MotOp *contract, uint32_t operand, int dim)
+char mot_cut_letter_of(const MotOp *contract, uint32_t operand, int dim)
 {
     const char *spec = mot_attrs(contract, contract)->spec;
     return (operand == 0 ? spec : strchr(spec, ',') + 1)[dim];
@@ -34,7 +34,7 @@ static int dim_of(const MotOp *contract, uint32_t operand, char letter)
     return at ? (int)(at - begin) : -1;
 }
 
-static int result_dim_of(const MotOp *contract, char letter)
+int mot_cut_result_dim_of(const MotOp *contract, char letter)
 {
     const char *result = strchr(mot_attrs(contract, contract)->spec, '>') + 1;
     const char *at = strchr(result, letter);
@@ -47,7 +47,7 @@ static bool is_product(const MotOp *op)
 }
 
 /* Which operand of the product is v, or 2. */
-static uint32_t operand_of(const MotOp *op, MotValue v)
+uint32_t mot_cut_operand_of(const MotOp *op, MotValue v)
 {
     return op->in[0] == v ? 0 : op->in[1] == v ? 1 : 2;
 }
@@ -62,13 +62,13 @@ static bool is_trained_weight(const MotGraph *g, MotValue v)
 /* The longest letter that is summed; false if there is none. */
 static bool choose_letter(const MotGraph *g, const MotOp *fwd, MotLayer *layer)
 {
-    uint32_t w = operand_of(fwd, layer->w);
+    uint32_t w = mot_cut_operand_of(fwd, layer->w);
     const MotType *type = mot_graph_type(g, layer->w);
     int64_t longest = 0;
     for (int d = 0; d < type->rank; d++) {
-        char letter = letter_of(fwd, w, d);
+        char letter = mot_cut_letter_of(fwd, w, d);
         int x_dim = dim_of(fwd, 1 - w, letter);
-        if (x_dim < 0 || result_dim_of(fwd, letter) >= 0 || type->dims[d] <= longest)
+        if (x_dim < 0 || mot_cut_result_dim_of(fwd, letter) >= 0 || type->dims[d] <= longest)
             continue;
         longest = type->dims[d];
         layer->w_dim = d;
@@ -102,23 +102,24 @@ static bool is_only_reader(const MotLowering *l, MotLayer *layer)
     return true;
 }
 
-static MotSharding sharding_of(const MotLowering *l, MotOpId id, MotValue v)
+MotSharding mot_cut_sharding_of(const MotLowering *l, MotOpId id, MotValue v)
 {
-    return mot_plan_operand(l->plan, id, &l->factors[id], operand_of(mot_graph_op(l->g, id), v));
+    return mot_plan_operand(l->plan, id, &l->factors[id],
+                            mot_cut_operand_of(mot_graph_op(l->g, id), v));
 }
 
 /* Whether both products take v in one sharding. */
 static bool take_alike(const MotLowering *l, MotOpId a, MotOpId b, MotValue v)
 {
-    return mot_sharding_equal(sharding_of(l, a, v), sharding_of(l, b, v));
+    return mot_sharding_equal(mot_cut_sharding_of(l, a, v), mot_cut_sharding_of(l, b, v));
 }
 
 /* Whether the columns of dW are where those of W are. */
 static bool has_columns(const MotLowering *l, const MotLayer *layer)
 {
     const MotOp *dw = mot_graph_op(l->g, layer->dw);
-    char letter = letter_of(dw, operand_of(dw, layer->x), layer->x_dim);
-    return result_dim_of(dw, letter) == layer->w_dim &&
+    char letter = mot_cut_letter_of(dw, mot_cut_operand_of(dw, layer->x), layer->x_dim);
+    return mot_cut_result_dim_of(dw, letter) == layer->w_dim &&
            mot_dims_equal(mot_graph_type(l->g, dw->out[0]), mot_graph_type(l->g, layer->w));
 }
 
@@ -130,8 +131,8 @@ static bool owns_columns(const MotLowering *l, const MotLayer *layer)
     for (uint32_t a = 0; a < mesh->n_axes; a++)
         if (own.axis[a] < 0 && mesh->axis[a].n > 1)
             return false;
-    return mot_sharding_equal(own, sharding_of(l, layer->fwd, layer->w)) &&
-           mot_sharding_equal(own, sharding_of(l, layer->update, layer->w));
+    return mot_sharding_equal(own, mot_cut_sharding_of(l, layer->fwd, layer->w)) &&
+           mot_sharding_equal(own, mot_cut_sharding_of(l, layer->update, layer->w));
 }
 
 static bool has_decay(const MotGraph *g, MotOpId id)
@@ -152,11 +153,11 @@ static bool make_layer(const MotLowering *l, MotOpId id, MotLayer *layer)
     if (!layer->dw || !is_only_reader(l, layer) || !has_columns(l, layer))
         return false;
     const MotOp *dw = mot_graph_op(l->g, layer->dw);
-    layer->g = dw->in[1 - operand_of(dw, layer->x)];
+    layer->g = dw->in[1 - mot_cut_operand_of(dw, layer->x)];
     if (!take_alike(l, id, layer->dw, layer->x))
         return false;
     if (layer->dx &&
-        (operand_of(mot_graph_op(l->g, layer->dx), layer->g) == 2 ||
+        (mot_cut_operand_of(mot_graph_op(l->g, layer->dx), layer->g) == 2 ||
          !take_alike(l, id, layer->dx, layer->w) || !take_alike(l, layer->dw, layer->dx, layer->g)))
         return false;
     if (layer->update && (!has_decay(l->g, layer->update) || !owns_columns(l, layer)))
@@ -185,7 +186,7 @@ void mot_lower_find_layers(MotLowering *l)
     MotLayer layer;
     l->layer_of = mot_arena_array(&l->ctx->arena, uint32_t, l->g->ops.n);
     l->layers.n = 0;
-    if (l->plan->cuts == MOT_CUT_NONE || l->plan->stages.n > 1)
+    if ((l->plan->cuts == MOT_CUT_NONE && !l->plan->lends) || l->plan->stages.n > 1)
         return;
     if (l->plan->cuts == MOT_CUT_LAST && l->plan->n_micro > 1)
         mot_fail(l->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
@@ -203,7 +204,7 @@ void mot_lower_find_layers(MotLowering *l)
 
 /* ---- Buffers ---- */
 
-static uint32_t add_local(MotLowering *l, MotType type, MotType global)
+uint32_t mot_cut_add_local(MotLowering *l, MotType type, MotType global)
 {
     MotBuf buf = {.kind = MOT_BUF_LOCAL,
                   .type = type,
@@ -231,7 +232,7 @@ static const MotCut *get_cut(MotLowering *l, MotLayer *layer)
     if (layer->cut)
         return &p->cuts.data[layer->cut - 1];
     const MotType *whole = mot_graph_type(l->g, layer->w);
-    MotType weight = mot_lower_local_type(l, whole, sharding_of(l, layer->fwd, layer->w));
+    MotType weight = mot_lower_local_type(l, whole, mot_cut_sharding_of(l, layer->fwd, layer->w));
     MotType global = mot_type_make(MOT_I64, 1, &whole->dims[layer->w_dim]);
     MotDim dim = {.name = mot_arena_printf(arena, "c%u", p->cuts.n),
                   .size = global.dims[0],
@@ -239,21 +240,26 @@ static const MotCut *get_cut(MotLowering *l, MotLayer *layer)
                   .cut = p->cuts.n + 1};
     mot_vec_push(arena, &p->dims, dim);
     int64_t kept = -(int64_t)p->dims.n;
-    MotCut cut = {.param = l->home[layer->w] - 1,
-                  .param_dim = layer->w_dim,
-                  .dim = p->dims.n - 1,
-                  .list = add_local(l, mot_type_make(MOT_I64, 1, &kept), global),
-                  .place =
-                      add_local(l, mot_type_make(MOT_I64, 1, &weight.dims[layer->w_dim]), global),
-                  .n_kept = mot_arena_array(arena, int64_t, p->mesh.n_devices),
-                  .flops = count_flops(l, layer)};
+    MotCut cut = {
+        .param = l->home[layer->w] - 1,
+        .param_dim = layer->w_dim,
+        .dim = p->dims.n - 1,
+        .list = mot_cut_add_local(l, mot_type_make(MOT_I64, 1, &kept), global),
+        .place =
+            mot_cut_add_local(l, mot_type_make(MOT_I64, 1, &weight.dims[layer->w_dim]), global),
+        .held = mot_cut_add_local(l, mot_type_make(MOT_I64, 1, &weight.dims[layer->w_dim]), global),
+        .n_kept = mot_arena_array(arena, int64_t, p->mesh.n_devices),
+        .n_helped = mot_arena_array(arena, int64_t, p->mesh.n_devices),
+        .flops = count_flops(l, layer)};
     mot_vec_push(arena, &p->cuts, cut);
     layer->cut = p->cuts.n;
+    if (l->plan->lends && mot_lower_can_lend(l, layer))
+        mot_lower_prepare_lending(l, layer);
     return &p->cuts.data[p->cuts.n - 1];
 }
 
 /* The places of columns as a value that broadcasts along dim `dim` of a tensor of this rank. */
-static uint32_t view_places(MotLowering *l, uint32_t place, int dim, int rank)
+uint32_t mot_cut_view_places(MotLowering *l, uint32_t place, int dim, int rank)
 {
     MotBuf view = l->program->bufs.data[place];
     if (dim == rank - 1)
@@ -268,7 +274,7 @@ static uint32_t view_places(MotLowering *l, uint32_t place, int dim, int rank)
 }
 
 /* A buffer like `buf` with the kept columns of dim `dim` only. */
-static uint32_t add_compact(MotLowering *l, uint32_t buf, int dim, const MotCut *cut)
+uint32_t mot_cut_add_compact(MotLowering *l, uint32_t buf, int dim, int64_t columns)
 {
     MotBuf compact = l->program->bufs.data[buf];
     compact = (MotBuf){.kind = MOT_BUF_SCRATCH,
@@ -276,21 +282,20 @@ static uint32_t add_compact(MotLowering *l, uint32_t buf, int dim, const MotCut 
                        .global = compact.global,
                        .sharding = mot_replicated,
                        .copies = 1};
-    compact.type.dims[dim] = -(int64_t)cut->dim - 1;
+    compact.type.dims[dim] = columns;
     mot_vec_push(&l->ctx->arena, &l->program->bufs, compact);
     return l->program->bufs.n - 1;
 }
 
 /* ---- Launches ---- */
 
-static const MotType *type_of(const MotLowering *l, uint32_t buf)
+const MotType *mot_cut_type_of(const MotLowering *l, uint32_t buf)
 {
     return &l->program->bufs.data[buf].type;
 }
 
-/* Launches the kernel with one result, on ranks that cut. */
-static void launch(MotLowering *l, MotKernelMaker *k, const MotOp *op, uint32_t cut, MotValue value,
-                   uint32_t result)
+void mot_cut_launch(MotLowering *l, MotKernelMaker *k, const MotOp *op, MotCutRanks ranks,
+                    MotValue value, uint32_t result)
 {
     mot_output(&k->b, "o0", value);
     k->bufs[k->n_bufs] = result;
@@ -299,20 +304,20 @@ static void launch(MotLowering *l, MotKernelMaker *k, const MotOp *op, uint32_t 
     uint32_t kernel = mot_lower_find_kernel(l, k->b.graph);
     MotInstr *ins = mot_lower_add_instr(l, MOT_INS_LAUNCH, op, k->bufs, k->n_bufs + 1, k->n_bufs);
     ins->kernel = kernel;
-    ins->cut = cut;
-    ins->if_cut = true;
+    ins->cut = ranks.cut;
+    ins->who = ranks.who;
 }
 
-static MotValue build(MotLowering *l, MotKernelMaker *k, MotOpKind kind, const MotValue *in,
-                      uint32_t n_in, const void *attrs, const MotType *type)
+MotValue mot_cut_build(MotLowering *l, MotKernelMaker *k, MotOpKind kind, const MotValue *in,
+                       uint32_t n_in, const void *attrs, const MotType *type)
 {
     mot_lower_name_symbols(l, k->b.graph);
     return mot_result(&k->b, mot_build_typed(&k->b, kind, in, n_in, attrs, type), 0);
 }
 
 /* The contraction of what stands in these buffers; with `list`, over its columns of the letter. */
-static void multiply(MotLowering *l, const MotOp *op, uint32_t cut, const uint32_t *operands,
-                     uint32_t list, char letter, uint32_t result)
+void mot_cut_multiply(MotLowering *l, const MotOp *op, MotCutRanks ranks, const uint32_t *operands,
+                      uint32_t list, char letter, uint32_t result)
 {
     MotKernelMaker k = mot_lower_kernel_make(l);
     const char cut_letter[] = {letter, 0};
@@ -323,20 +328,22 @@ static void multiply(MotLowering *l, const MotOp *op, uint32_t cut, const uint32
         in[2] = mot_lower_kernel_input(l, &k, list);
         attrs.cut = cut_letter;
     }
-    launch(l, &k, op, cut,
-           build(l, &k, MOT_OP_CONTRACT, in, letter ? 3 : 2, &attrs, type_of(l, result)), result);
+    mot_cut_launch(l, &k, op, ranks,
+                   mot_cut_build(l, &k, MOT_OP_CONTRACT, in, letter ? 3 : 2, &attrs,
+                                 mot_cut_type_of(l, result)),
+                   result);
 }
 
-static uint32_t gather_columns(MotLowering *l, const MotOp *op, const MotLayer *layer, uint32_t buf,
-                               int dim)
+uint32_t mot_cut_gather_columns(MotLowering *l, const MotOp *op, MotCutRanks ranks, uint32_t buf,
+                                int dim, uint32_t list)
 {
-    const MotCut *cut = &l->program->cuts.data[layer->cut - 1];
-    uint32_t compact = add_compact(l, buf, dim, cut);
+    uint32_t compact = mot_cut_add_compact(l, buf, dim, mot_cut_type_of(l, list)->dims[0]);
     MotKernelMaker k = mot_lower_kernel_make(l);
     MotAttr_axis attrs = {.axis = dim};
-    MotValue in[] = {mot_lower_kernel_input(l, &k, buf), mot_lower_kernel_input(l, &k, cut->list)};
-    launch(l, &k, op, layer->cut, build(l, &k, MOT_OP_GATHER, in, 2, &attrs, type_of(l, compact)),
-           compact);
+    MotValue in[] = {mot_lower_kernel_input(l, &k, buf), mot_lower_kernel_input(l, &k, list)};
+    mot_cut_launch(l, &k, op, ranks,
+                   mot_cut_build(l, &k, MOT_OP_GATHER, in, 2, &attrs, mot_cut_type_of(l, compact)),
+                   compact);
     return compact;
 }
 
@@ -349,10 +356,10 @@ static MotValue mean_of_kept(MotLowering *l, MotKernelMaker *k, MotValue x, MotV
     MotAttr_reduce attrs = {.axes = {(int64_t[]){dim}, 1}, .keep = true};
     row.dims[dim] = 1;
     MotValue ones[] = {is_kept, mot_scalar_like(b, x, 1), mot_scalar_like(b, x, 0)};
-    MotValue one = build(l, k, MOT_OP_SELECT, ones, 3, NULL, type);
-    MotValue sum = build(l, k, MOT_OP_REDUCE_SUM, &x, 1, &attrs, &row);
-    MotValue count = build(l, k, MOT_OP_REDUCE_SUM, &one, 1, &attrs, &row);
-    return build(l, k, MOT_OP_DIV, (MotValue[]){sum, count}, 2, NULL, &row);
+    MotValue one = mot_cut_build(l, k, MOT_OP_SELECT, ones, 3, NULL, type);
+    MotValue sum = mot_cut_build(l, k, MOT_OP_REDUCE_SUM, &x, 1, &attrs, &row);
+    MotValue count = mot_cut_build(l, k, MOT_OP_REDUCE_SUM, &one, 1, &attrs, &row);
+    return mot_cut_build(l, k, MOT_OP_DIV, (MotValue[]){sum, count}, 2, NULL, &row);
 }
 
 /* Columns into their places in `result`; between them what `fill` says. */
@@ -360,8 +367,8 @@ static void spread_columns(MotLowering *l, const MotOp *op, MotLayer *layer, uin
                            int dim, MotCutFill fill, uint32_t result)
 {
     const MotCut cut = l->program->cuts.data[layer->cut - 1];
-    const MotType type = *type_of(l, result);
-    uint32_t shaped = view_places(l, cut.place, dim, type.rank);
+    const MotType type = *mot_cut_type_of(l, result);
+    uint32_t shaped = mot_cut_view_places(l, cut.place, dim, type.rank);
     MotKernelMaker k = mot_lower_kernel_make(l);
     MotAttr_axis attrs = {.axis = dim};
     MotValue from = mot_lower_kernel_input(l, &k, compact),
@@ -369,16 +376,17 @@ static void spread_columns(MotLowering *l, const MotOp *op, MotLayer *layer, uin
              along = mot_lower_kernel_input(l, &k, shaped);
     MotValue zero = mot_scalar_like(&k.b, place, 0);
     MotValue is_kept = mot_le(&k.b, zero, along), at = mot_max(&k.b, zero, place);
-    MotValue x = build(l, &k, MOT_OP_GATHER, (MotValue[]){from, at}, 2, &attrs, &type);
+    MotValue x = mot_cut_build(l, &k, MOT_OP_GATHER, (MotValue[]){from, at}, 2, &attrs, &type);
     MotValue other = mot_scalar_like(&k.b, x, 0);
     if (fill == MOT_CUT_LAST)
         other = mot_lower_kernel_input(l, &k, layer->last - 1);
-    MotValue y = build(l, &k, MOT_OP_SELECT, (MotValue[]){is_kept, x, other}, 3, NULL, &type);
+    MotValue y =
+        mot_cut_build(l, &k, MOT_OP_SELECT, (MotValue[]){is_kept, x, other}, 3, NULL, &type);
     if (fill == MOT_CUT_MEAN) {
         other = mean_of_kept(l, &k, y, is_kept, dim, &type);
-        y = build(l, &k, MOT_OP_SELECT, (MotValue[]){is_kept, x, other}, 3, NULL, &type);
+        y = mot_cut_build(l, &k, MOT_OP_SELECT, (MotValue[]){is_kept, x, other}, 3, NULL, &type);
     }
-    launch(l, &k, op, layer->cut, y, result);
+    mot_cut_launch(l, &k, op, (MotCutRanks){layer->cut, MOT_WHO_CUTS}, y, result);
 }
 
 /* The gradient that the next step finds as its last, whoever computed it. */
@@ -387,33 +395,48 @@ static void keep_last(MotLowering *l, const MotOp *op, const MotLayer *layer, ui
     mot_lower_add_instr(l, MOT_INS_COPY, op, (uint32_t[]){result, layer->last - 1}, 2, 1);
 }
 
+/* The gradient on ranks that cut: of gathered columns, spread. */
+static void cut_gradient(MotLowering *l, MotOpId id, MotLayer *layer, const uint32_t *plain)
+{
+    const MotOp *op = mot_graph_op(l->g, id);
+    const MotCut cut = l->program->cuts.data[layer->cut - 1];
+    MotCutRanks ranks = {layer->cut, MOT_WHO_CUTS};
+    bool is_dw = id == layer->dw;
+    uint32_t side = mot_cut_operand_of(op, is_dw ? layer->x : layer->w), result = plain[2];
+    int dim = is_dw ? layer->x_dim : layer->w_dim;
+    int result_dim = mot_cut_result_dim_of(op, mot_cut_letter_of(op, side, dim));
+    MotCutFill fill = is_dw && l->plan->cuts ? l->plan->cuts : MOT_CUT_ZERO;
+    uint32_t operands[] = {plain[0], plain[1]};
+    operands[side] = mot_cut_gather_columns(l, op, ranks, operands[side], dim, cut.list);
+    uint32_t compact = mot_cut_add_compact(l, result, result_dim, -(int64_t)cut.dim - 1);
+    mot_cut_multiply(l, op, ranks, operands, 0, 0, compact);
+    if (fill == MOT_CUT_LAST && !layer->last)
+        layer->last = mot_cut_add_local(l, *mot_cut_type_of(l, result),
+                                        l->program->bufs.data[result].global) +
+                      1;
+    spread_columns(l, op, layer, compact, result_dim, fill, result);
+    if (fill == MOT_CUT_LAST)
+        keep_last(l, op, layer, result);
+}
+
 void mot_lower_cut_product(MotLowering *l, MotOpId id)
 {
     MotProgram *p = l->program;
     MotLayer *layer = &l->layers.data[l->layer_of[id] - 1];
     const MotOp *op = mot_graph_op(l->g, id);
-    const MotCut cut = *get_cut(l, layer);
-    MotInstr *plain = &p->section[l->section].data[p->section[l->section].n - 1];
-    uint32_t operands[] = {plain->bufs[0], plain->bufs[1]}, result = plain->bufs[2];
-    plain->cut = layer->cut;
+    uint32_t list = get_cut(l, layer)->list;
+    MotInstr *ins = &p->section[l->section].data[p->section[l->section].n - 1];
+    const uint32_t plain[] = {ins->bufs[0], ins->bufs[1], ins->bufs[2]};
+    ins->cut = layer->cut;
     if (id == layer->fwd) {
-        char letter = letter_of(op, operand_of(op, layer->w), layer->w_dim);
-        multiply(l, op, layer->cut, operands, cut.list, letter, result);
-        return;
+        char letter = mot_cut_letter_of(op, mot_cut_operand_of(op, layer->w), layer->w_dim);
+        mot_cut_multiply(l, op, (MotCutRanks){layer->cut, MOT_WHO_CUTS}, plain, list, letter,
+                         plain[2]);
+    } else {
+        cut_gradient(l, id, layer, plain);
     }
-    bool is_dw = id == layer->dw;
-    uint32_t side = operand_of(op, is_dw ? layer->x : layer->w);
-    int dim = is_dw ? layer->x_dim : layer->w_dim;
-    int result_dim = result_dim_of(op, letter_of(op, side, dim));
-    MotCutFill fill = is_dw ? l->plan->cuts : MOT_CUT_ZERO;
-    operands[side] = gather_columns(l, op, layer, operands[side], dim);
-    uint32_t compact = add_compact(l, result, result_dim, &cut);
-    multiply(l, op, layer->cut, operands, 0, 0, compact);
-    if (fill == MOT_CUT_LAST && !layer->last)
-        layer->last = add_local(l, *type_of(l, result), p->bufs.data[result].global) + 1;
-    spread_columns(l, op, layer, compact, result_dim, fill, result);
-    if (fill == MOT_CUT_LAST)
-        keep_last(l, op, layer, result);
+    if (p->cuts.data[layer->cut - 1].is_lendable)
+        mot_lower_lend_product(l, id, layer, plain);
 }
 
 MotInstr *mot_lower_cut_update(MotLowering *l, uint32_t number)
@@ -422,7 +445,7 @@ MotInstr *mot_lower_cut_update(MotLowering *l, uint32_t number)
     MotLayer *layer = &l->layers.data[number];
     const MotCut *cut = get_cut(l, layer);
     int rank = mot_graph_type(l->g, layer->w)->rank;
-    l->kept_places = view_places(l, cut->place, layer->w_dim, rank) + 1;
+    l->kept_places = mot_cut_view_places(l, cut->held, layer->w_dim, rank) + 1;
     MotInstr *plain = &p->section[l->section].data[p->section[l->section].n - 1];
     plain->cut = layer->cut;
     return plain;

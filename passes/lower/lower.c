@@ -305,7 +305,7 @@ static void launch_undecayed(MotLowering *l, uint32_t layer)
     l->kept_places = 0;
     if (ins) {
         ins->cut = plain.cut;
-        ins->if_cut = true;
+        ins->who = MOT_WHO_CUTS;
     }
 }
 

@@ -25,6 +25,7 @@ typedef struct MotLayer {
     int x_dim, w_dim; /* the dims of the letter that is cut */
     uint32_t cut;     /* of the program, + 1 */
     uint32_t last;    /* the gradient of the last step, + 1 */
+    uint32_t help_w, help_x, help_g; /* what a helper has of its lender's, and of its own; + 1 */
 } MotLayer;
 
 typedef struct MotLowering {

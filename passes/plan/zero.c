@@ -1,6 +1,8 @@
 /* Medians of the last steps -> stragglers -> columns, and whether they are worth it. */
 #include "passes/plan/zero.h"
 
+#include "passes/plan/lend.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,12 @@ typedef struct {
     double other, *layer, whole;
 } Rank;
 
+/* Who computes columns for whom. */
+typedef struct {
+    uint32_t lender[MOT_BALANCE_RANKS]; /* + 1; 0: nobody */
+    int64_t *columns;                   /* [n * n_layers], by helper */
+} Help;
+
 struct MotZero {
     uint32_t n, n_layers;
     const double *part;
@@ -32,12 +40,14 @@ struct MotZero {
     double spent; /* of the budget, in steps */
     uint32_t
         since; /* steps since the cuts last changed; the newest is at (since - WARM_UP - 1) % LONG */
-    uint32_t window;       /* the newest steps that `rank` is from */
-    double *other, *layer; /* [LONG][n], [LONG][n * n_layers]: as if nothing were cut; a ring */
-    double took[LONG];     /* by the slowest rank, as it was */
-    int64_t *cut;          /* [n * n_layers]: in the last step, */
-    int64_t *want, *old;   /* what is decided, and what was before */
-    bool is_tried;         /* a move that is not judged yet, from step `effective` on */
+    uint32_t window;          /* the newest steps that `rank` is from */
+    double *other, *layer;    /* [LONG][n], [LONG][n * n_layers]: as if nothing were cut; a ring */
+    double took[LONG];        /* by the slowest rank, as it was */
+    int64_t *cut;             /* [n * n_layers]: in the last step, */
+    int64_t *want, *old;      /* what is decided, and what was before */
+    Help help, now, old_help; /* with lends: wanted, decided, and decided before */
+    double *helped;           /* [n * n_layers]: wanted, as a part of the helper's products */
+    bool is_tried;            /* a move that is not judged yet, from step `effective` on */
     int64_t effective, paused;
     double before, predicted;
     Rank *rank; /* [n]: medians of the window */
@@ -59,6 +69,10 @@ MotZero *mot_zero_make(MotCtx *ctx, const double *part, uint32_t n_layers, uint3
     z->cut = mot_arena_array(arena, int64_t, all);
     z->want = mot_arena_array(arena, int64_t, all);
     z->old = mot_arena_array(arena, int64_t, all);
+    z->help.columns = mot_arena_array(arena, int64_t, all);
+    z->now.columns = mot_arena_array(arena, int64_t, all);
+    z->old_help.columns = mot_arena_array(arena, int64_t, all);
+    z->helped = mot_arena_array(arena, double, all);
     return z;
 }
 
@@ -106,6 +120,8 @@ static double recent(const MotZero *z, const double *rows, uint32_t width, uint3
 static double cost_of(const MotZero *z, const MotCutTimes *t, const int64_t *cut)
 {
     double cost = 0, shares = 0;
+    if (z->opts.lends)
+        return 0;
     for (uint32_t i = 0; i < z->n; i++)
         shares += (double)t->share[i];
     for (uint32_t k = 0; k < z->n * z->n_layers; k++)
@@ -136,13 +152,14 @@ static void note(MotZero *z, const MotCutTimes *t)
         double other = t->busy[i];
         for (uint32_t l = 0; l < z->n_layers; l++) {
             uint32_t k = i * z->n_layers + l;
-            int64_t kept = t->columns[k] - t->cut[k];
+            if (t->columns[k] == 0)
+                continue;
+            double done = 1 - (double)t->cut[k] / (double)t->columns[k] + t->helped[k];
             other -= t->layer[k];
-            z->layer[(size_t)at * all + k] =
-                kept > 0 ? t->layer[k] * (double)t->columns[k] / (double)kept : 0;
+            z->layer[(size_t)at * all + k] = done > 0 ? t->layer[k] / done : 0;
         }
         z->other[(size_t)at * z->n + i] = fmax(other, 0);
-        z->took[at] = fmax(z->took[at], t->busy[i]);
+        z->took[at] = fmax(z->took[at], t->total[i]);
     }
 }
 
@@ -274,11 +291,56 @@ static double total(const MotZero *z, const int64_t *cut)
     return sum;
 }
 
-/* What should be cut, by the measurements in the window. */
+static void copy_help(const MotZero *z, Help *to, const Help *from)
+{
+    memcpy(to->lender, from->lender, sizeof to->lender);
+    memcpy(to->columns, from->columns, (size_t)z->n * z->n_layers * sizeof *to->columns);
+}
+
+/* Rank h computes this part of rank i's products: of each layer as many blocks as that holds. */
+static void help(MotZero *z, const MotCutTimes *t, uint32_t h, uint32_t i, double part)
+{
+    z->help.lender[h] = i + 1;
+    for (uint32_t l = 0; l < z->n_layers; l++) {
+        uint32_t own = h * z->n_layers + l, theirs = i * z->n_layers + l;
+        int64_t n = (int64_t)(part * (double)t->columns[theirs]) / MOT_CUT_BLOCK * MOT_CUT_BLOCK;
+        z->help.columns[own] = n;
+        z->want[theirs] += n;
+        if (n)
+            z->helped[own] =
+                (double)n / (double)t->columns[theirs] * (double)t->share[i] / (double)t->share[h];
+    }
+}
+
+static void find_help(MotZero *z, const MotCutTimes *t)
+{
+    MotLendRank rank[MOT_BALANCE_RANKS];
+    MotHelp found[MOT_BALANCE_RANKS];
+    double shares = 0;
+    for (uint32_t i = 0; i < z->n; i++)
+        shares += (double)t->share[i];
+    for (uint32_t i = 0; i < z->n; i++)
+        rank[i] = (MotLendRank){z->rank[i].whole, z->rank[i].whole - z->rank[i].other,
+                                (double)t->share[i] / shares, straggles(z, i)};
+    mot_lend_share_out(rank, z->n, z->opts.most, found);
+    for (uint32_t h = 0; h < z->n; h++)
+        if (found[h].lender)
+            help(z, t, h, found[h].lender - 1, found[h].part);
+}
+
+/* What should be cut or lent, by the measurements in the window. */
 static void find_cuts(MotZero *z, const MotCutTimes *t)
 {
+    size_t all = (size_t)z->n * z->n_layers;
     double target = find_target(z);
-    memset(z->want, 0, (size_t)z->n * z->n_layers * sizeof *z->want);
+    memset(z->want, 0, all * sizeof *z->want);
+    memset(z->help.lender, 0, sizeof z->help.lender);
+    memset(z->help.columns, 0, all * sizeof *z->help.columns);
+    memset(z->helped, 0, all * sizeof *z->helped);
+    if (z->opts.lends) {
+        find_help(z, t);
+        return;
+    }
     for (uint32_t i = 0; i < z->n; i++)
         if (straggles(z, i) && z->rank[i].whole > target)
             fit(z, &z->rank[i], z->rank[i].whole - target, t->columns + i * z->n_layers,
@@ -287,9 +349,9 @@ static void find_cuts(MotZero *z, const MotCutTimes *t)
         memset(z->want, 0, (size_t)z->n * z->n_layers * sizeof *z->want);
 }
 
-/* The slowest rank's step with these cuts. */
+/* The slowest rank's step with these cuts and this help. */
 static double predict(const MotZero *z, const MotCutTimes *t, const int64_t *cut,
-                      uint32_t *out_slowest)
+                      const double *helped, uint32_t *out_slowest)
 {
     double most = -1;
     for (uint32_t i = 0; i < z->n; i++) {
@@ -297,6 +359,7 @@ static double predict(const MotZero *z, const MotCutTimes *t, const int64_t *cut
         for (uint32_t l = 0; l < z->n_layers; l++) {
             uint32_t k = i * z->n_layers + l;
             seconds -= saved(&z->rank[i], l, t->columns[k], cut[k]);
+            seconds += z->rank[i].layer[l] * helped[k];
         }
         if (seconds > most) {
             most = seconds;
@@ -320,19 +383,24 @@ static void judge(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
     bool was_worth_it = measured >= 0.5 * z->predicted;
     *out = (MotCutDecision){.kind = was_worth_it ? MOT_BALANCE_MEASURED : MOT_BALANCE_UNDO,
                             .cut = z->old,
+                            .lender = z->opts.lends ? z->old_help.lender : NULL,
+                            .help = z->old_help.columns,
                             .before = z->before,
                             .predicted = z->predicted,
                             .measured = measured};
     z->is_tried = false;
-    if (!was_worth_it)
-        z->paused = t->step + PAUSE;
+    if (was_worth_it)
+        return;
+    z->paused = t->step + PAUSE;
+    copy_help(z, &z->now, &z->old_help);
 }
 
 static void move(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
 {
     uint32_t slowest, other;
     find_cuts(z, t);
-    double now = predict(z, t, z->cut, &slowest), then = predict(z, t, z->want, &other);
+    double now = predict(z, t, z->cut, t->helped, &slowest),
+           then = predict(z, t, z->want, z->helped, &other);
     double had = total(z, z->cut), wanted = total(z, z->want);
     bool saves = now - then >= GAIN * now && t->step >= z->paused;
     bool frees = had - wanted > FEWER * had;
@@ -341,9 +409,13 @@ static void move(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
     *out = (MotCutDecision){.kind = MOT_BALANCE_MOVE,
                             .rank = slowest,
                             .cut = z->want,
+                            .lender = z->opts.lends ? z->now.lender : NULL,
+                            .help = z->now.columns,
                             .before = now,
                             .predicted = now - then};
     memcpy(z->old, z->cut, (size_t)z->n * z->n_layers * sizeof *z->old);
+    copy_help(z, &z->old_help, &z->now);
+    copy_help(z, &z->now, &z->help);
     z->is_tried = saves;
     z->effective = t->step + MOT_BALANCE_DELAY;
     z->before = median_took(z);
@@ -391,5 +463,5 @@ static void decide(void *self, const MotCutTimes *times, MotCutDecision *out_dec
 
 MotCutPolicy mot_zero_policy(MotZero *zero)
 {
-    return (MotCutPolicy){zero, decide};
+    return (MotCutPolicy){zero->opts.lends, zero, decide};
 }

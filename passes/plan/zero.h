@@ -26,7 +26,9 @@ typedef struct MotZeroOpts {
     MotTarget target;
     double most;   /* of a layer's columns that a rank may leave out, below 1 */
     double budget; /* part of all products of the training that may be left out */
-    double spent;  /* of it before the first step, in steps (mot_zero_spent) */
+    bool
+        lends; /* stragglers have others compute the columns instead: nothing is lost, nothing spent (lend.h) */
+    double spent; /* of it before the first step, in steps (mot_zero_spent) */
 } MotZeroOpts;
 
 enum {

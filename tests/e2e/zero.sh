@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ZERO-resizing while a training runs: a device that falls to a quarter of its speed leaves products out until it recovers. The clock is
+# ZERO-resizing and lending while a training runs: a device that falls to a quarter of its speed leaves products out, or lends them, until it recovers. The clock is
 # modelled, so that every run measures and decides the same.
 source "$(dirname "$0")/lib.sh"
 
@@ -71,6 +71,15 @@ for pick in window random; do
     train "$pick" changing 40 --balance zero --allow cuts --cut-pick "$pick" --accuracy-budget 1 -q
     check "columns by $pick train to others" [ "$(losses "$pick" | tail -1)" != "$(losses cut | sed -n 40p)" ]
 done
+
+# Lending: the same training, and faster.
+train whole changing 50 --fix '*=out' -q
+train lent changing 50 --fix '*=out' --balance migrate >"$work/out" 2>&1
+check "columns are lent within 10 steps of a change" awk 'NR == 1 { exit !($1 > 21 && $1 <= 31) }' <(events lent lend effective)
+check "which is faster" awk -v with="$(busy lent 35 50)" -v without="$(busy whole 35 50)" 'BEGIN { exit !(with < 0.9 * without) }'
+check "and no other training" [ "$(losses whole | awk '{ printf "%d %.3f\n", $1, $2 }')" = "$(losses lent | awk '{ printf "%d %.3f\n", $1, $2 }')" ]
+check "a line says it" grep -q '0/[0-9]*/0/0 % of the products are computed by others' "$work/out"
+refuses "lending where no weight is split" 'no layer of this plan can be lent' --fix '*=batch' --balance migrate
 
 # Consent: without it there is nothing of cuts, in words or in the program.
 refuses "--balance zero without consent" 'consents to that' --balance zero

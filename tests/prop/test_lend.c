@@ -1,0 +1,82 @@
+/*
+ * Lent columns: random ones of layers that are split by rows or columns of their weights, to one and several helpers, by one and several lenders,
+ * with uneven and zero shares. Whoever computes them, losses, weights and moments are those of one device.
+ *
+ *     test_lend [--seed N]      reproduces one failure
+ */
+#include "tests/layer_plans.h"
+#include "tests/test_ctx.h"
+
+/* Deals out some columns of a lender to its helpers at random; the rest, at least one, stays. */
+static void lend_some(MotSession *session, uint32_t cut, const int64_t *lender, uint32_t n_ranks,
+                      uint32_t rank, unsigned *seed)
+{
+    int64_t columns = mot_session_columns(session, cut, rank), n_kept = 0;
+    int64_t kept[1024], list[MAX_DEVICES][1024], n[MAX_DEVICES] = {0};
+    for (int64_t k = 0; k < columns; k++) {
+        uint32_t to = (uint32_t)rand_r(seed) % (n_ranks + 1);
+        bool helps = to < n_ranks && lender[to] == (int64_t)rank + 1 && k + 1 < columns;
+        if (helps)
+            list[to][n[to]++] = k;
+        else
+            kept[n_kept++] = k;
+    }
+    for (uint32_t h = 0; h < n_ranks; h++)
+        if (lender[h] == (int64_t)rank + 1)
+            mot_session_help(session, cut, h, rank, list[h], n[h]);
+    if (columns)
+        mot_session_cut(session, cut, rank, kept, n_kept);
+}
+
+/* Whoever computes them, the products are those of one device. */
+static void check_lent(MotCtx *ctx, const Setup *setup, const int64_t *lender)
+{
+    unsigned seed = first_seed, none = 0;
+    Trained lent = {0}, whole;
+    Run r = open_run(ctx, setup, &seed);
+    uint32_t n_lendable = 0;
+    for (uint32_t c = 0; c < r.program->cuts.n; c++)
+        for (uint32_t rank = 0; rank < r.program->mesh.n_devices; rank++)
+            if (r.program->cuts.data[c].is_lendable) {
+                lend_some(r.session, c, lender, r.program->mesh.n_devices, rank, &seed);
+                n_lendable++;
+            }
+    assert_true(n_lendable > 0);
+    require(ctx, mot_session_rebind(r.session));
+    train(&r, &lent);
+    mot_session_close(r.session);
+    assert_true(run_plan(&r.job, make_plan(&r.job, &meshes[0], &none), "ref", NULL, &whole));
+    check_same(&lent, &whole, setup->backend);
+}
+
+static void lent_columns_are_computed_by_others(void **state)
+{
+    static const struct {
+        uint32_t mesh;
+        int64_t lender[MAX_DEVICES]; /* position + 1 */
+    } cases[] = {{1, {0, 1}}, {3, {0, 1, 1, 1}}, {3, {0, 0, 2, 1}}, {2, {0, 1, 1}}};
+    static const char *const backends[] = {"ref", "cpu"};
+    static const Model *const models[] = {&mlp, &gpt};
+    MotCtx *ctx = *state;
+    for (unsigned i = 0; i < 4 * sizeof cases / sizeof *cases; i++) {
+        MotScope scope = mot_scope_begin(ctx);
+        Setup setup = {models[i % 2],
+                       &meshes[cases[i / 4].mesh],
+                       "adamw:lr=0.1,wd=0.3,clip=1.0",
+                       backends[i / 2 % 2],
+                       MOT_CUT_NONE,
+                       WEIGHTS_ONLY,
+                       true};
+        check_lent(ctx, &setup, cases[i / 4].lender);
+        mot_scope_end(ctx, scope);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--seed") == 0)
+        first_seed = (unsigned)strtoul(argv[2], NULL, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(lent_columns_are_computed_by_others, make_ctx, drop_ctx)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
