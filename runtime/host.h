@@ -32,7 +32,7 @@ typedef struct MotPlace {
 
 MotPlace mot_host_place(const MotSession *session, uint32_t rank);
 /* `rank 2 (device b)`, with several stages `rank 2 (stage 1, device b)` */
-const char *mot_host_rank_name(const MotSession *session, uint32_t rank);
+const char *mot_host_rank_name(const MotSession *s, uint32_t i);
 
 /*
  * Waits until all ranks have done the last command. MOT_ERR_RANK, with a message that names the rank, its instruction and who waits for

@@ -91,7 +91,7 @@ void mot_lower_find_layers(MotLowering *l);
 /* After the launch of one of a layer's products, the last of the section: what runs instead where the layer is cut. */
 void mot_lower_cut_product(MotLowering *l, MotOpId id);
 /* After the launch of a group with a layer's update: ranks that cut there don't run it. Gives that launch. */
-MotInstr *mot_lower_cut_update(MotLowering *l, uint32_t layer);
+MotInstr *mot_lower_cut_update(MotLowering *l, uint32_t number);
 
 /* Whether the op is computed here in this section, or in the other pass of the same micro-batch. */
 bool mot_lower_is_live(const MotLowering *l, MotOpId id);

@@ -198,7 +198,8 @@ static double padded_bytes(Walk *w, MotValue v, MotSharding s, uint32_t i)
 {
     enum { ALIGN = 64 };
     int64_t bytes = (int64_t)mot_cost_local_bytes(w->cost, mot_graph_type(w->g, v), s, i);
-    return (double)((bytes + ALIGN - 1) / ALIGN * ALIGN);
+    int64_t n_lines = (bytes + ALIGN - 1) / ALIGN;
+    return (double)(n_lines * ALIGN);
 }
 
 /* The sharding in which a stored value is kept; a sum over micro-batches as its operand is left. */

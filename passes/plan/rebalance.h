@@ -24,14 +24,12 @@ typedef struct MotRebalance MotRebalance;
 
 /* A policy for n ranks, with no measurements yet; it lives in ctx's arena. */
 MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, uint32_t n);
-void mot_rebalance_decide(MotRebalance *rebalance, const MotStepTimes *times,
-                          MotDecision *out_decision);
+void mot_rebalance_decide(MotRebalance *b, const MotStepTimes *times, MotDecision *out);
 /* The ranks' last speeds: seconds for all of the split work, NaN of one that never had a share. Returns what a step takes. */
-double mot_rebalance_speeds(const MotRebalance *rebalance, double *out_unit);
+double mot_rebalance_speeds(const MotRebalance *b, double *out_unit);
 /* A change that was made elsewhere, such as another plan, from this step on: it is measured like a move, and never undone. */
-void mot_rebalance_watch(MotRebalance *rebalance, int64_t effective, double before,
-                         double predicted);
+void mot_rebalance_watch(MotRebalance *b, int64_t effective, double before, double predicted);
 /* The same as a policy. */
-MotPolicy mot_rebalance_policy(MotRebalance *rebalance);
+MotPolicy mot_rebalance_policy(MotRebalance *b);
 
 #endif

@@ -124,10 +124,12 @@ static double cost_of(const MotZero *z, const MotCutTimes *t, const int64_t *cut
         return 0;
     for (uint32_t i = 0; i < z->n; i++)
         shares += (double)t->share[i];
-    for (uint32_t k = 0; k < z->n * z->n_layers; k++)
+    for (uint32_t k = 0; k < z->n * z->n_layers; k++) {
+        uint32_t rank = k / z->n_layers, layer = k % z->n_layers;
         if (cut[k])
-            cost += z->part[k % z->n_layers] * (double)t->share[k / z->n_layers] / shares *
-                    (double)cut[k] / (double)t->columns[k];
+            cost += z->part[layer] * (double)t->share[rank] / shares * (double)cut[k] /
+                    (double)t->columns[k];
+    }
     return cost;
 }
 
@@ -343,8 +345,8 @@ static void find_cuts(MotZero *z, const MotCutTimes *t)
     }
     for (uint32_t i = 0; i < z->n; i++)
         if (straggles(z, i) && z->rank[i].whole > target)
-            fit(z, &z->rank[i], z->rank[i].whole - target, t->columns + i * z->n_layers,
-                z->want + i * z->n_layers);
+            fit(z, &z->rank[i], z->rank[i].whole - target, t->columns + (size_t)i * z->n_layers,
+                z->want + (size_t)i * z->n_layers);
     if (total(z, z->cut) == 0 && !can_afford(z, t, z->want, SHORT)) /* not worth the beginning */
         memset(z->want, 0, (size_t)z->n * z->n_layers * sizeof *z->want);
 }
