@@ -38,7 +38,7 @@ static const Case calm = {.slow = {1, 1, 1, 1},
                           .change = INT64_MAX,
                           .steps = 200,
                           .columns = {512, 2048, 96},
-                          .opts = {MOT_TARGET_MEDIAN, 0.9, 1, 0}};
+                          .opts = {.target = MOT_TARGET_MEDIAN, .most = 0.9, .budget = 1}};
 
 static uint64_t seed;
 
@@ -106,7 +106,8 @@ static void simulate(MotCtx *ctx, const Case *c, Outcome *o)
         if (step == effective)
             memcpy(o->cut, pending, sizeof pending);
         measure(c, step, o->cut, busy, layer);
-        MotCutTimes times = {step, c->steps, RANKS, LAYERS, share, busy, layer, columns, o->cut, helped, busy};
+        MotCutTimes times = {step,  c->steps, RANKS,  LAYERS, share, busy,
+                             layer, columns,  o->cut, helped, busy};
         policy.decide(policy.self, &times, &d);
         if (d.kind == MOT_BALANCE_KEEP)
             continue;
