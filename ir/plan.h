@@ -90,7 +90,7 @@ typedef struct MotPlan {
     MotVec(MotStage) stages;
     MotSchedule schedule;
     uint32_t n_micro;    /* micro-batches a step */
-    bool lends;                   /* ranks may compute columns for each other; no part of its text either */
+    bool lends;          /* ranks may compute columns for each other; no part of its text either */
     MotCutFill cuts;     /* not part of its text: whoever runs the plan consents or doesn't */
     MotOpPlan *ops;      /* [graph->ops.n] */
     MotSharding *values; /* [graph->values.n]: as the defining op leaves it */

@@ -30,15 +30,16 @@ typedef struct {
     double spent;
 } Outcome;
 
-static const Case calm = {.slow = {1, 1, 1, 1},
-                          .other = 0.1,
-                          .layer = {0.3, 0.4, 0.3},
-                          .noise = 0.02,
-                          .later = {1, 1, 1, 1},
-                          .change = INT64_MAX,
-                          .steps = 200,
-                          .columns = {512, 2048, 96},
-                          .opts = {.target = MOT_TARGET_MEDIAN, .most = 0.9, .budget = 1}};
+static const Case calm = {
+    .slow = {1, 1, 1, 1},
+    .other = 0.1,
+    .layer = {0.3, 0.4, 0.3},
+    .noise = 0.02,
+    .later = {1, 1, 1, 1},
+    .change = INT64_MAX,
+    .steps = 200,
+    .columns = {512, 2048, 96},
+    .opts = {.target = MOT_TARGET_MEDIAN, .most = 0.9, .budget = 1, .spent = 0}};
 
 static uint64_t seed;
 
