@@ -22,6 +22,11 @@ static const char *join(MotCtx *ctx, const char *dir, const char *name)
     return mot_arena_printf(&ctx->arena, "%s/%s", dir, name);
 }
 
+static const char *step_name(MotCtx *ctx, int64_t step)
+{
+    return mot_arena_printf(&ctx->arena, "step-%06lld", (long long)step);
+}
+
 /* 0: a parameter of the model, 1: optimizer state. */
 static int file_of(const MotBuf *buf)
 {
@@ -155,6 +160,8 @@ static MotStatus list_folder(MotCtx *ctx, const char *dir, const char *prefix,
 
 static bool is_step_name(const char *name)
 {
+    if (strncmp(name, "step-", strlen("step-")) != 0)
+        return false;
     const char *digits = name + strlen("step-");
     return *digits && digits[strspn(digits, "0123456789")] == '\0';
 }
@@ -221,8 +228,7 @@ MotStatus mot_checkpoint_save(MotCtx *ctx, MotSession *session, const char *dir,
                               const MotCheckpointInfo *info)
 {
     const MotPipeline *p = mot_session_pipeline(session);
-    const char *name = mot_arena_printf(&ctx->arena, "step-%06lld", (long long)info->step),
-               *path = join(ctx, dir, name);
+    const char *name = step_name(ctx, info->step), *path = join(ctx, dir, name);
     MotNamedTensor *tensors = mot_arena_array(&ctx->arena, MotNamedTensor, 2 * p->vars.n);
     uint64_t hash[N_FILES];
     MOT_TRY(mot_session_check_copies(session));
@@ -337,10 +343,28 @@ static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **ou
     return read_dims(ctx, file, mot_json_get(root, "dims"), out_info);
 }
 
+/* Names order the checkpoints of a folder: under another step's one would be taken for newer or older than it is. */
+static MotStatus check_name(MotCtx *ctx, const char *path, int64_t step)
+{
+    size_t n = strlen(path);
+    while (n && path[n - 1] == '/')
+        n--;
+    const char *name = mot_arena_strndup(&ctx->arena, path, n), *slash = strrchr(name, '/'),
+               *want = step_name(ctx, step);
+    name = slash ? slash + 1 : name;
+    if (!is_step_name(name) || strcmp(name, want) == 0)
+        return MOT_OK;
+    mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+             "was renamed: it holds step %lld by its manifest", (long long)step);
+    mot_hint(ctx, "rename it to %s, or to a name that does not begin with step-", want);
+    return ctx->status;
+}
+
 MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path, MotCheckpointInfo *out_info)
 {
     const MotJson *root;
     MOT_TRY(read_manifest(ctx, path, &root, out_info));
+    MOT_TRY(check_name(ctx, path, out_info->step));
     for (int f = 0; f < N_FILES; f++) {
         const char *want =
             mot_json_string(mot_json_get(mot_json_get(root, "files"), file_names[f]), "");

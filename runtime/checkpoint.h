@@ -45,7 +45,7 @@ bool mot_checkpoint_is_finished(MotCtx *ctx, const char *path);
  */
 MOT_CHECKED MotStatus mot_checkpoint_find(MotCtx *ctx, const char *dir, const char **out_path,
                                           MotCheckpointInfo *out_info);
-/* Checks one folder in full: manifest, hashes, both files. */
+/* Checks one folder in full: manifest, the step of its name, hashes, both files. */
 MOT_CHECKED MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path,
                                             MotCheckpointInfo *out_info);
 /*

@@ -104,6 +104,16 @@ code=0; wait "$pid" || code=$?
 check "Ctrl-C exits with 75, not $code" [ "$code" = 75 ]
 check "Ctrl-C saves" "$MOTLEY" ckpt verify "$work/stopped"
 
+# A checkpoint under another step's name is not sound: it would be taken for the newest for good.
+mv "$work/part/step-000007" "$work/part/step-000099"
+code=0; "$MOTLEY" ckpt verify "$work/part" >"$work/out" 2>&1 || code=$?
+check "a renamed checkpoint is refused with 7, not $code" [ "$code" = 7 ]
+check "folder and step are named" grep -q 'part/step-000099: was renamed: it holds step 7' "$work/out"
+train part 14 --devices 2 --shares 2/1 --resume >"$work/out" 2>&1
+check "the newest under its own name is used" grep -q 'resumed .*step-000012' "$work/out"
+mv "$work/part/step-000099" "$work/part/best"
+check "a folder of another name is a checkpoint" "$MOTLEY" ckpt verify "$work/part/best"
+
 # Damaged checkpoints: the newest is refused, the one before it is used; both damaged: exit code 7.
 printf 'x' | dd of="$work/calm/step-000012/model.safetensors" bs=1 seek=3000 conv=notrunc status=none
 code=0; "$MOTLEY" ckpt verify "$work/calm/step-000012" >/dev/null 2>&1 || code=$?
