@@ -506,12 +506,44 @@ static MotStatus read_consent(MotCtx *ctx, const MotJob *job)
                     mot_quote(&ctx->arena, fill));
 }
 
+static const char *backend_of(const MotJob *job, uint32_t device)
+{
+    return mot_args_get(job->args, "--backend", job->cluster->devices.data[device].backend);
+}
+
+/* What a stage replicates is bit for bit the same on its devices, which the sums of two backends are not. */
+static MotStatus check_backends(MotCtx *ctx, const MotJob *job)
+{
+    for (uint32_t s = 0; s < job->plan->stages.n; s++) {
+        const MotMesh *mesh = &job->plan->stages.data[s].mesh;
+        for (uint32_t i = 1; i < mesh->n_devices; i++) {
+            uint32_t a = mesh->devices[0], b = mesh->devices[i];
+            if (strcmp(backend_of(job, a), backend_of(job, b)) == 0)
+                continue;
+            mot_fail(ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE,
+                     "devices of one stage have one backend, but %s has %s and %s has %s",
+                     mot_quote(&ctx->arena, job->cluster->devices.data[a].name), backend_of(job, a),
+                     mot_quote(&ctx->arena, job->cluster->devices.data[b].name),
+                     backend_of(job, b));
+            mot_hint(ctx, "give them one in the cluster file, or train with --backend");
+            return ctx->status;
+        }
+    }
+    return MOT_OK;
+}
+
+MotStatus mot_job_check_plan(MotCtx *ctx, const MotJob *job)
+{
+    MOT_TRY(mot_plan_verify(job->plan));
+    return check_backends(ctx, job);
+}
+
 MotStatus mot_job_plan(MotCtx *ctx, MotJob *job)
 {
     ctx->doing = "planning";
     MOT_TRY(job->given ? mot_plan_file_apply(ctx, job) : make_plan(ctx, job));
     MOT_TRY(read_consent(ctx, job));
-    MOT_TRY(mot_plan_verify(job->plan));
+    MOT_TRY(mot_job_check_plan(ctx, job));
     end_stage(ctx, job, "plan");
     return MOT_OK;
 }
@@ -525,7 +557,7 @@ static MotStatus compile_kernels(MotCtx *ctx, MotJob *job)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--backend %s: it is cpu or ref",
                         mot_quote(&ctx->arena, backend));
     for (uint32_t i = 0; i < job->cluster->devices.n; i++)
-        is_needed |= strcmp(backend ? backend : job->cluster->devices.data[i].backend, "cpu") == 0;
+        is_needed |= strcmp(backend_of(job, i), "cpu") == 0;
     int isa = mot_isa_best();
     if (!is_needed)
         return MOT_OK;

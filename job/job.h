@@ -57,11 +57,13 @@ MOT_CHECKED MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_o
 MOT_CHECKED MotStatus mot_job_cluster(MotCtx *ctx, MotJob *job);
 /* Cluster, and the plan under --shares and --fix. */
 MOT_CHECKED MotStatus mot_job_plan(MotCtx *ctx, MotJob *job);
-/* The plan, and the programs. */
+/* Verifies job->plan. MOT_ERR_INFEASIBLE, too, where devices of one stage have different backends. */
+MOT_CHECKED MotStatus mot_job_check_plan(MotCtx *ctx, const MotJob *job);
 /* What --fix and --accumulate say to the planner. */
 MOT_CHECKED MotStatus mot_job_plan_opts(MotCtx *ctx, const MotJob *job, MotPlanOpts *out_opts);
 /* Without rates of its own a device has the usual ones of this processor's kind; a modelled one is the same on any. */
 void mot_job_assume_rates(MotCluster *cluster);
+/* The plan, and the programs. */
 MOT_CHECKED MotStatus mot_job_place(MotCtx *ctx, MotJob *job);
 /* The program of job->plan, with compiled kernels. */
 MOT_CHECKED MotStatus mot_job_lower(MotCtx *ctx, MotJob *job);

@@ -19,7 +19,7 @@ static MotStatus place(MotCtx *ctx, void *self)
 {
     Switch *w = self;
     MOT_TRY(w->make(ctx, &w->next, w->self, &w->next.plan));
-    MOT_TRY(mot_plan_verify(w->next.plan));
+    MOT_TRY(mot_job_check_plan(ctx, &w->next));
     return mot_job_lower(ctx, &w->next);
 }
 

@@ -71,6 +71,7 @@ cp images a,b
 cp digits labels=c
 printf 'devices: [{name: a, slow: nan}]\n' >cluster_slow.yaml
 printf 'devices: [{name: a, memory: 1MiB}]\n' >cluster_small.yaml
+printf 'devices: [{name: a}, {name: r, backend: ref}]\n' >cluster_mixed.yaml
 
 failures=0
 checks=0
@@ -195,6 +196,9 @@ done <<'TABLE'
 2|slow: "nan"|$TRAIN --data text:text -c cluster_slow.yaml
 4|the shares of axis "rows" are all zero|explain zero.mot
 4|the model takes|$TRAIN --data text:text --dim batch=25000000
+4|devices of one stage have one backend, but "a" has cpu and "r" has ref|$TRAIN_MLP --data idx:images,digits -c cluster_mixed.yaml
+4|devices of one stage have one backend|plan $MLP --loss cross_entropy:logits:labels -c cluster_mixed.yaml
+0||$TRAIN_MLP --data idx:images,digits -c cluster_mixed.yaml --backend ref
 4|no plan fits|$TRAIN --data text:text -c cluster_small.yaml --dim batch=64
 
 0||$TRAIN --data text:text --out kept

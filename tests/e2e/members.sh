@@ -42,6 +42,7 @@ refuse 2 'unknown key "speed"' join "$work/one" --device '{name: c, speed: 3}'
 refuse 2 'there is no backend' join "$work/one" --device '{name: c, backend: abacus}'
 refuse 2 'describes 2 devices, not one' join "$work/one" --device '{name: c}, {name: d}'
 refuse 4 'its memory is' join "$work/one" --device '{name: c, memory: 1MiB}'
+refuse 4 '"a" has cpu and "c" has ref' join "$work/one" --device '{name: c, backend: ref}'
 refuse 2 '"c" is no member' leave "$work/one" c
 check "refusals change nothing: $(members one)" [ "$(members one)" = "a b " ]
 "$MOTLEY" join "$work/one" --device '{name: c, slow: 2}' --json >"$work/answer"
