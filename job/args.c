@@ -27,12 +27,18 @@ static const MotOption *find_in_group(const MotOption *group, const char *name, 
     return NULL;
 }
 
+static const MotOption *find_in_groups(const MotOption *const *groups, const char *name, size_t n)
+{
+    const MotOption *found = NULL;
+    for (uint32_t g = 0; groups[g] && !found; g++)
+        found = find_in_group(groups[g], name, n);
+    return found;
+}
+
 static const MotOption *find_option(const MotVerb *verb, const char *name, size_t n)
 {
     const MotOption *found = find_in_group(mot_common_options, name, n);
-    for (uint32_t g = 0; verb->options[g] && !found; g++)
-        found = find_in_group(verb->options[g], name, n);
-    return found;
+    return found ? found : find_in_groups(verb->options, name, n);
 }
 
 static void add_value(MotCtx *ctx, MotArgs *args, const char *name, const char *value)
@@ -213,6 +219,13 @@ const char **mot_args_texts(MotCtx *ctx, const MotArgs *args, const MotOption *c
         }
     *out_n = texts.n;
     return texts.data;
+}
+
+bool mot_args_is_text(const MotOption *const *groups, const char *text)
+{
+    size_t n = strcspn(text, "=");
+    const MotOption *o = find_in_groups(groups, text, n);
+    return o && (o->value != NULL) == (text[n] == '=');
 }
 
 const MotArgs *mot_args_with(MotCtx *ctx, const MotArgs *args, const char *const *options,

@@ -52,6 +52,8 @@ MOT_CHECKED MotStatus mot_args_shares(MotCtx *ctx, const char *text, MotShareLis
 /* The options of the groups as they were given, each as "--name=value" or "--name". */
 const char **mot_args_texts(MotCtx *ctx, const MotArgs *args, const MotOption *const *groups,
                             uint32_t *out_n);
+/* Whether mot_args_texts of these groups could give this text. */
+bool mot_args_is_text(const MotOption *const *groups, const char *text);
 /* The same command line, with those of these options added that it lacks and the verb takes. */
 const MotArgs *mot_args_with(MotCtx *ctx, const MotArgs *args, const char *const *options,
                              uint32_t n);

@@ -25,17 +25,32 @@ bool mot_plan_file_is(const char *path)
     return n == sizeof head && memcmp(head, begin, n) == 0;
 }
 
+/* The options that decide what the graph is. */
+static const MotOption *const source_options[] = {mot_loss_options, mot_optimizer_options,
+                                                  mot_step_options, mot_model_options, NULL};
+
+/* A plan says what its graph was made from, and nothing for the user: no consent, no way to run. */
+static MotStatus check_options(MotCtx *ctx, const char *path, const MotPlanSource *source)
+{
+    for (uint32_t i = 0; i < source->n_options; i++)
+        if (!mot_args_is_text(source_options, source->options[i])) {
+            mot_fail(ctx, MOT_ERR_MODEL, (MotLoc){path, NULL}, "a plan can't state the option %s",
+                     mot_quote(&ctx->arena, source->options[i]));
+            mot_hint(ctx,
+                     "it states what its graph was made from; give others on the command line");
+            return ctx->status;
+        }
+    return MOT_OK;
+}
+
 MotStatus mot_plan_file_read(MotCtx *ctx, const char *path, MotPlan **out_plan)
 {
     const MotFileMap *map;
     MOT_TRY(mot_file_map(ctx, path, &map));
-    return mot_plan_parse(
-        ctx, path, mot_arena_strndup(&ctx->arena, (const char *)map->data, map->n), out_plan);
+    MOT_TRY(mot_plan_parse(
+        ctx, path, mot_arena_strndup(&ctx->arena, (const char *)map->data, map->n), out_plan));
+    return check_options(ctx, path, &(*out_plan)->source);
 }
-
-/* The options that decide what the graph is. */
-static const MotOption *const source_options[] = {mot_loss_options, mot_optimizer_options,
-                                                  mot_step_options, mot_model_options, NULL};
 
 static MotStatus hash_file(MotCtx *ctx, const char *path, const char **out_hash)
 {

@@ -6,6 +6,7 @@
 
 /* Whether the file begins as a plan does. */
 bool mot_plan_file_is(const char *path);
+/* MOT_ERR_MODEL also for an option in it that does not say what its graph was made from. */
 MOT_CHECKED MotStatus mot_plan_file_read(MotCtx *ctx, const char *path, MotPlan **out_plan);
 /* Writes job->plan, with what its graph was made from. */
 MOT_CHECKED MotStatus mot_plan_file_write(MotCtx *ctx, const MotJob *job, const char *path);

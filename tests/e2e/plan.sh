@@ -90,6 +90,15 @@ check "a plan is shown as it is" refused 2 '--fix=*=batch: ' "$MOTLEY" explain "
 check "--fix is refused" refused 2 'the choices stand in the plan' train d "$work/gpt.plan" --fix '*=batch'
 check "an axis that is not there is refused" refused 2 'stage 0 has the axis "d" over 4 devices' train d "$work/gpt.plan" --shares x=1/1/1/1
 check "too few shares are refused" refused 2 '2 shares for the 4 devices of axis "d"' train d "$work/gpt.plan" --resize 1:1/2
+# A plan consents to nothing and runs nothing for the user: it states what its graph was made from, as command lines do.
+for option in --allow=cuts --balance=zero --accuracy-budget=1 --cut-fill=mean --resume --elastic --data=text:x --shares=1/1/1/1 --foo=1 --json \
+    --dim --strict=1 '' garbage; do
+    sed "s|options=\[|options=[\"$option\", |" "$work/gpt.plan" >"$work/stated.plan"
+    check "no plan states '$option'" refused 3 "can't state the option \"$option\"" train stated "$work/stated.plan"
+done
+check "nor is such a plan shown" refused 3 'stated.plan: a plan can' "$MOTLEY" explain "$work/stated.plan"
+check "nor given by --plan" refused 3 'stated.plan: a plan can' train stated "$model" "${spec[@]}" --plan "$work/stated.plan"
+check "nothing was trained" [ ! -e "$work/stated" ]
 sed 's/^  source .*//' "$work/gpt.plan" >"$work/nameless.plan"
 check "a plan without a source needs the model" refused 2 'does not say of which model' train d "$work/nameless.plan"
 train e "$model" "${spec[@]}" --plan "$work/nameless.plan" >/dev/null
