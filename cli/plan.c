@@ -46,7 +46,13 @@ static MotStatus print_text(MotCtx *ctx, const MotPlan *plan, const MotPlanStats
 static MotStatus run_plan(MotCtx *ctx, const MotArgs *args)
 {
     MotJob job;
-    const char *path = mot_args_get(args, "-o", NULL);
+    const char *model, *path = mot_args_get(args, "-o", NULL);
+    MOT_TRY(mot_args_need_operand(ctx, args, 0, &model));
+    if (mot_plan_file_is(model)) {
+        mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is a plan, which is made already", model);
+        mot_hint(ctx, "motley explain %s shows it", model);
+        return ctx->status;
+    }
     MOT_TRY(make_plan(ctx, args, &job));
     MOT_TRY(mot_args_has(args, "--json") ? print_json(ctx, job.plan, NULL)
                                          : print_text(ctx, job.plan, &job.stats, NULL));

@@ -179,9 +179,13 @@ static MotStatus open_file(MotCtx *ctx, MotJob *job)
 static MotStatus read_given_plan(MotCtx *ctx, MotJob *job)
 {
     bool is_operand = mot_plan_file_is(job->model);
-    const char *path = is_operand ? job->model : mot_args_get(job->args, "--plan", NULL);
+    const char *option = mot_args_get(job->args, "--plan", NULL);
+    const char *path = is_operand ? job->model : option;
     if (!path)
         return MOT_OK;
+    if (is_operand && option)
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--plan %s: %s is a plan already", option,
+                        path);
     MOT_TRY(mot_plan_file_read(ctx, path, &job->given));
     const MotPlanSource *source = &job->given->source;
     job->args = mot_args_with(ctx, job->args, source->options, source->n_options);

@@ -90,6 +90,9 @@ check "a plan is shown as it is" refused 2 '--fix=*=batch: ' "$MOTLEY" explain "
 check "--fix is refused" refused 2 'the choices stand in the plan' train d "$work/gpt.plan" --fix '*=batch'
 check "an axis that is not there is refused" refused 2 'stage 0 has the axis "d" over 4 devices' train d "$work/gpt.plan" --shares x=1/1/1/1
 check "too few shares are refused" refused 2 '2 shares for the 4 devices of axis "d"' train d "$work/gpt.plan" --resize 1:1/2
+check "two plans are refused" refused 2 'is a plan already' train d "$work/gpt.plan" --plan "$work/gpt.plan"
+check "a plan is not planned" refused 2 'made already' "$MOTLEY" plan "$work/gpt.plan"
+check "the verb that shows it is named" has_all "$work/out" 'motley explain'
 # A plan consents to nothing and runs nothing for the user: it states what its graph was made from, as command lines do.
 for option in --allow=cuts --balance=zero --accuracy-budget=1 --cut-fill=mean --resume --elastic --data=text:x --shares=1/1/1/1 --foo=1 --json \
     --dim --strict=1 '' garbage; do
