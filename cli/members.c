@@ -183,11 +183,29 @@ static MotStatus read_device(MotCtx *ctx, const char *text, MotDevice *out_devic
     return MOT_OK;
 }
 
+/* In the place of the cluster that device i has or gets; if it is refused, the cluster is as before. */
+static MotStatus add(MotTrainer *t, uint32_t i, MotDevice device)
+{
+    MotCluster *cluster = t->job->cluster;
+    uint32_t n = cluster->devices.n;
+    MotDevice before = i < n ? cluster->devices.data[i] : (MotDevice){0};
+    if (i == n)
+        mot_vec_push(&t->ctx->arena, &cluster->devices, device);
+    cluster->devices.data[i] = device;
+    MotStatus status = mot_job_add_device(t->ctx, t->job, i);
+    if (status == MOT_OK)
+        return MOT_OK;
+    cluster->devices.n = n;
+    if (i < n)
+        cluster->devices.data[i] = before;
+    return status;
+}
+
 /* A device that was a member before comes back as what it was, or as it is described now. Leaves the name of what was described. */
 static MotStatus join(MotTrainer *t, const char **text)
 {
-    MotCluster *cluster = t->job->cluster;
-    MotDevice device;
+    const MotCluster *cluster = t->job->cluster;
+    MotDevice device = {0};
     uint32_t i = 0;
     bool is_described = (*text)[0] == '{';
     MOT_TRY(read_device(t->ctx, *text, &device));
@@ -197,11 +215,9 @@ static MotStatus join(MotTrainer *t, const char **text)
                         mot_quote(&t->ctx->arena, device.name));
     while (i < cluster->devices.n && strcmp(cluster->devices.data[i].name, device.name) != 0)
         i++;
-    if (i == cluster->devices.n)
-        mot_vec_push(&t->ctx->arena, &cluster->devices, device);
-    else if (is_described)
-        cluster->devices.data[i] = device;
-    return mot_job_add_device(t->ctx, t->job, i);
+    if (i < cluster->devices.n && !is_described)
+        device = cluster->devices.data[i];
+    return add(t, i, device);
 }
 
 static MotStatus leave(MotTrainer *t, const char **name)

@@ -52,7 +52,8 @@ check "a leaves" "$MOTLEY" leave "$work/one" a >/dev/null
 check "and b" "$MOTLEY" leave "$work/one" b >/dev/null
 refuse 2 'no device is left' leave "$work/one" c
 check "c is left: $(members one)" [ "$(members one)" = "c " ]
-check "a comes back" "$MOTLEY" join "$work/one" --device a >/dev/null
+refuse 4 'its memory is' join "$work/one" --device '{name: a, memory: 1MiB}'
+check "a comes back as it was" "$MOTLEY" join "$work/one" --device a >/dev/null
 end
 refuse 2 'no training runs there' leave "$work/one" a
 check "nothing of the socket is left" [ ! -e "$work/one/control" ]
@@ -62,6 +63,8 @@ check "the log has who was there" [ "$(grep -c '"event": "members"' "$work/one/s
 MOTLEY_FAIL=start:3 begin refused --backend ref # compiles nothing: no other threads
 refuse 1 "can't start rank 0" join "$work/refused" --device c
 check "then it can: the fault is over" "$MOTLEY" join "$work/refused" --device c >/dev/null
+refuse 4 'its memory is' join "$work/refused" --device '{name: d, memory: 1MiB}'
+check "what was refused is forgotten" "$MOTLEY" join "$work/refused" --device d >/dev/null
 end
 
 # Nobody is left to go on: what the ranks held is saved. Threads can't be killed.
