@@ -135,7 +135,7 @@ static void find_speeds(const MotRebalance *b, uint32_t window, int64_t step, Sp
 
 static double rank_seconds(const Speed *speed, double work)
 {
-    return speed->other + (work > 0 ? speed->unit * work : 0);
+    return speed->other + (isnan(speed->unit) ? 0 : speed->unit * work);
 }
 
 /* The slowest rank under this work. */
@@ -154,17 +154,19 @@ static double predict(const MotRebalance *b, const Speed *speed, const double *w
     return most;
 }
 
-/* The parts that the ranks do in this time, of any size; their sum. */
+/* The parts that the ranks do in this time, of any size; their sum, or 0 where the launches of one take longer. */
 static double fill(const MotRebalance *b, const Speed *speed, double time, double *out_part)
 {
     double sum = 0;
+    bool is_enough = true;
     for (uint32_t i = 0; i < b->n; i++) {
         bool is_known = !isnan(speed[i].unit);
         out_part[i] =
             is_known ? mot_split_work_part(b->work, (time - speed[i].other) / speed[i].unit) : 0;
+        is_enough &= rank_seconds(&speed[i], b->work->idle) <= time;
         sum += out_part[i];
     }
-    return sum;
+    return is_enough ? sum : 0;
 }
 
 /* Whether parts of any size would save this much of a step. */
@@ -190,12 +192,14 @@ static double find_shares(const MotRebalance *b, const Speed *speed, double now,
 {
     enum { LARGEST_SUM = 96, SCALE = 1 << 24 };
     double part[MOT_BALANCE_RANKS], work[MOT_BALANCE_RANKS], best = now;
-    int64_t ratio[MOT_BALANCE_RANKS], share[MOT_BALANCE_RANKS];
+    int64_t ratio[MOT_BALANCE_RANKS], share[MOT_BALANCE_RANKS], all = 0;
     uint32_t slowest;
     level(b, speed, now, part);
     for (uint32_t i = 0; i < b->n; i++)
-        ratio[i] = (int64_t)(part[i] * (double)SCALE);
+        all += ratio[i] = (int64_t)(part[i] * (double)SCALE);
     memcpy(out_share, b->share, b->n * sizeof *share);
+    if (all <= 0)
+        return best; /* nobody has time for any of it: steps too short for their clock */
     for (int64_t sum = 1; sum <= LARGEST_SUM; sum++) {
         mot_share_split(ratio, b->n, sum, share);
         mot_split_work_deal(b->work, share, b->n, work);
@@ -411,12 +415,18 @@ static double find_drift(const MotRebalance *b, const Speed *speed)
     return predict(b, speed, work, &slowest) / b->trial.model;
 }
 
-/* The step after the move against that before. A speed that changed meanwhile makes it no one's fault. */
+/*
+ * The step after the move against that before. A speed that changed meanwhile makes it no one's fault; that of a rank which has no work, or had
+ * none, was not measured on both sides, and counts as what was assumed.
+ */
 static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
 {
     Speed speed[MOT_BALANCE_RANKS];
     uint32_t n = (uint32_t)(times->step - b->trial.effective + 1);
     find_speeds(b, n, times->step, speed);
+    for (uint32_t i = 0; i < b->n; i++)
+        if (b->trial.share[i] == 0 || isnan(recent(b, &b->unit, i, n)))
+            speed[i].unit = b->moved_unit[i];
     double measured = b->trial.before * find_drift(b, speed) - recent(b, &b->total, 0, n);
     bool is_good = measured >= 0.5 * b->trial.predicted || find_changed(b, speed) < b->n;
     if (!is_good && n < PATIENCE)
@@ -476,7 +486,7 @@ static void record(MotRebalance *b, const MotStepTimes *times)
     double total = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         const MotRankTimes *t = &times->rank[i];
-        bool has_work = b->dealt[i] > 0 && t->resizable > 0;
+        bool has_work = b->dealt[i] > b->work->idle && t->resizable > 0;
         b->unit.at[i][at] = has_work ? t->resizable / b->dealt[i] : NAN;
         b->other.at[i][at] = t->other;
         b->comm.at[i][at] = t->comm;

@@ -37,6 +37,7 @@ void mot_split_work_finish(MotSplitWork *work)
     double all = work_of_part(work, 1);
     for (uint32_t i = 0; i < work->ops.n; i++)
         work->ops.data[i].weight /= all;
+    work->idle = work_of_part(work, 0);
     for (int k = 0; k <= MOT_SPLIT_GRID; k++)
         work->at[k] = work_of_part(work, k ? (double)k / (double)MOT_SPLIT_GRID : least);
 }
@@ -51,9 +52,8 @@ void mot_split_work_deal(const MotSplitWork *work, const int64_t *share, uint32_
         if (k == 0 || ops->units != work->ops.data[k - 1].units)
             mot_share_split(share, n, ops->units, parts);
         for (uint32_t i = 0; i < n; i++)
-            if (parts[i] > 0)
-                out_work[i] += ops->weight *
-                               mot_seconds_at(&ops->seconds, (double)parts[i] / (double)ops->units);
+            out_work[i] +=
+                ops->weight * mot_seconds_at(&ops->seconds, (double)parts[i] / (double)ops->units);
     }
 }
 

@@ -1,6 +1,7 @@
 /*
  * The work of a plan that shares deal out: how much of it a rank has under integer shares. In units of all of it, on a device with the rates of the
- * plan's first: what an operator does whole (it reads all of an operand that is not split) counts for every rank that has a part.
+ * plan's first: what an operator does whole (it reads all of an operand that is not split) counts for every rank that has a part,
+ * and its launch for every rank.
  *
  * Dims are dealt out in few units (heads, samples) or many; operators that are alike are counted together.
  */
@@ -21,6 +22,7 @@ enum { MOT_SPLIT_GRID = 256 };
 typedef struct MotSplitWork {
     MotVec(MotSplitOps) ops;
     double alone[MOT_BALANCE_RANKS]; /* seconds of all of it on each rank, by the rates */
+    double idle;                     /* work of no part: the launches */
     double at[MOT_SPLIT_GRID + 1];   /* work of a part k / MOT_SPLIT_GRID, were all units fine */
 } MotSplitWork;
 

@@ -462,21 +462,26 @@ static double stubborn(int64_t step, uint32_t rank)
     return rank == 2 && step >= 50 ? 2 : 1;
 }
 
-static void undoes_what_gained_nothing(void **state)
+static double very_stubborn(int64_t step, uint32_t rank)
 {
-    MotRebalance *b = mot_rebalance_make(*state, make_work(*state, &fine), RANKS);
+    return rank == 2 && step >= 50 ? 8 : 1;
+}
+
+static void undo_what_gained_nothing(MotCtx *ctx, const Series *s, int64_t want)
+{
+    MotRebalance *b = mot_rebalance_make(ctx, make_work(ctx, &s->deal), RANKS);
     int64_t share[RANKS] = {1, 1, 1, 1}, pending[RANKS], effective = -1, undone = -1;
     uint32_t n_moves = 0;
-    Series s = {fine, stubborn, NULL, NULL, 0, {0}, 0, 0};
-    for (int64_t step = 0; step < 120; step++) {
+    for (int64_t step = 0; step < s->steps; step++) {
         MotRankTimes rank[RANKS];
         MotDecision d;
         if (step == effective)
             memcpy(share, pending, sizeof share);
-        double slowest = measure(&s, step, share, rank);
-        rank[0].wait += (step >= 50 ? 0.6 : 0.3) - slowest;
+        double slowest = measure(s, step, share, rank);
+        rank[0].wait += 0.3 * s->slow(step, 2) - slowest;
         mot_rebalance_decide(b, &(MotStepTimes){step, 1000, RANKS, share, rank, 0}, &d);
         n_moves += d.kind == MOT_BALANCE_MOVE;
+        assert_true(d.kind != MOT_BALANCE_MOVE || !want == !d.share[2]);
         if (d.kind == MOT_BALANCE_UNDO) {
             undone = step;
             assert_true(d.measured < 0.5 * d.predicted);
@@ -490,6 +495,35 @@ static void undoes_what_gained_nothing(void **state)
     assert_in_range(undone, 55, 80);
     for (uint32_t i = 0; i < RANKS; i++)
         assert_int_equal(share[i], 1);
+}
+
+/* Also where the rank has no share any more, and so no speed that is measured. */
+static void undoes_what_gained_nothing(void **state)
+{
+    undo_what_gained_nothing(*state, &(Series){fine, stubborn, NULL, NULL, 120, {0}, 0, 0}, 1);
+    undo_what_gained_nothing(*state,
+                             &(Series){{1, {4}, 0}, very_stubborn, NULL, NULL, 120, {0}, 0, 0}, 0);
+}
+
+/* Half of the work are launches, which a rank does whatever its share: without one the slowest would take nearly as long. */
+static void launches_stay_without_a_share(void **state)
+{
+    MotCtx *ctx = *state;
+    MotSplitWork work = {0};
+    mot_split_work_add(ctx, &work, 4096, (MotSeconds){.launch = 1, .arithmetic = {0, 1}});
+    mot_split_work_finish(&work);
+    MotRebalance *b = mot_rebalance_make(ctx, &work, RANKS);
+    const int64_t share[RANKS] = {8, 4, 2, 1};
+    for (int64_t step = 0; step < 300; step++) {
+        MotRankTimes rank[RANKS];
+        MotDecision d;
+        for (uint32_t i = 0; i < RANKS; i++) {
+            double busy = (double)(1 << i) * 0.5 * (1 + (double)share[i] / 15);
+            rank[i] = (MotRankTimes){busy, 0.01, 0.005, 4.3 - busy};
+        }
+        mot_rebalance_decide(b, &(MotStepTimes){step, 1000, RANKS, share, rank, 0}, &d);
+        assert_int_equal(d.kind, MOT_BALANCE_KEEP);
+    }
 }
 
 /* Of four samples every other share is as slow: that is said once, and nothing moves. */
@@ -617,6 +651,7 @@ int main(void)
         TEST(a_busy_machine_is_no_slow_link),
         TEST(does_not_move_what_does_not_pay),
         TEST(undoes_what_gained_nothing),
+        TEST(launches_stay_without_a_share),
         TEST(says_when_shares_cannot_follow),
         TEST(a_rank_without_a_share),
         TEST(is_deterministic),
