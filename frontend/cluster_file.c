@@ -78,6 +78,7 @@ static const Key link_keys[] = {
 
 typedef struct {
     MotCtx *ctx;
+    MotStatus error; /* what is wrong is */
     const char *file;
     MotCluster *cluster;
     const MotYaml *devices, *links;
@@ -89,7 +90,7 @@ typedef struct {
 /* `format` has one %s, for `text` quoted. */
 static MotStatus fail(const Reader *r, const MotYaml *at, const char *format, const char *text)
 {
-    return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, at), format,
+    return mot_fail(r->ctx, r->error, mot_yaml_loc(r->ctx, r->file, at), format,
                     text ? mot_quote(&r->ctx->arena, text) : "nothing");
 }
 
@@ -120,11 +121,16 @@ static bool parse_quantity(const char *text, const Unit *units, double *out_valu
     return true;
 }
 
+static bool is_in_range(const Key *k, double number)
+{
+    return number >= k->least && number <= k->most;
+}
+
 static MotStatus set_quantity(Reader *r, const Key *k, void *entry, const MotYaml *value)
 {
     const char *text = mot_yaml_string(r->ctx, value);
     double number;
-    if (!text || !parse_quantity(text, k->units, &number) || number < k->least || number > k->most)
+    if (!text || !parse_quantity(text, k->units, &number) || !is_in_range(k, number))
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, value),
                         "%s: %s is not like %s", k->key,
                         mot_quote(&r->ctx->arena, text ? text : ""), k->example);
@@ -198,6 +204,21 @@ static MotStatus visit_device_key(void *self, const MotYaml *key, const MotYaml 
     return set_field(r, device_keys, &r->device, key, value);
 }
 
+/* The device beside those before it. */
+static MotStatus check_device(const Reader *r, const MotYaml *node, const MotCluster *cluster,
+                              uint32_t i)
+{
+    const MotDevice *d = &cluster->devices.data[i];
+    if (!d->name || !d->name[0])
+        return mot_fail(r->ctx, r->error, mot_yaml_loc(r->ctx, r->file, node),
+                        "a device has no name");
+    if (find_device(cluster, d->name) < i)
+        return fail(r, node, "two devices are named %s", d->name);
+    if (strcmp(d->backend, "cpu") != 0 && strcmp(d->backend, "ref") != 0)
+        return fail(r, node, "there is no backend %s: use cpu or ref", d->backend);
+    return MOT_OK;
+}
+
 static MotStatus read_device(Reader *r, const MotYaml *node)
 {
     if (!mot_yaml_is_map(node))
@@ -206,19 +227,12 @@ static MotStatus read_device(Reader *r, const MotYaml *node)
     r->device = (DeviceEntry){.device = {.backend = "cpu", .slow = 1}, .threads = 1};
     MOT_TRY(mot_yaml_each(r->ctx, node, visit_device_key, r));
     MotDevice *d = &r->device.device;
-    if (!d->name)
-        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node),
-                        "a device has no name");
-    if (find_device(r->cluster, d->name) < r->cluster->devices.n)
-        return fail(r, node, "two devices are named %s", d->name);
-    if (strcmp(d->backend, "cpu") != 0 && strcmp(d->backend, "ref") != 0)
-        return fail(r, node, "there is no backend %s: use cpu or ref", d->backend);
     if (floor(r->device.threads) != r->device.threads)
         return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node),
                         "threads: %g is not a whole number", r->device.threads);
     d->threads = (uint32_t)r->device.threads;
     mot_vec_push(&r->ctx->arena, &r->cluster->devices, *d);
-    return MOT_OK;
+    return check_device(r, node, r->cluster, r->cluster->devices.n - 1);
 }
 
 static MotStatus visit_link_key(void *self, const MotYaml *key, const MotYaml *value)
@@ -254,6 +268,19 @@ static MotStatus set_ends(Reader *r, const MotYaml *node)
     return MOT_OK;
 }
 
+/* The link beside those before it. */
+static MotStatus check_link(const Reader *r, const MotYaml *node, const MotCluster *cluster,
+                            uint32_t i)
+{
+    const MotLink *link = &cluster->links.data[i];
+    for (const MotLink *other = cluster->links.data; other < link; other++)
+        if ((other->a == link->a && other->b == link->b) ||
+            (other->a == link->b && other->b == link->a))
+            return mot_fail(r->ctx, r->error, mot_yaml_loc(r->ctx, r->file, node),
+                            "two links join the same devices");
+    return MOT_OK;
+}
+
 static MotStatus read_link(Reader *r, const MotYaml *node)
 {
     if (!mot_yaml_is_map(node))
@@ -264,16 +291,9 @@ static MotStatus read_link(Reader *r, const MotYaml *node)
     r->between = NULL;
     MOT_TRY(mot_yaml_each(r->ctx, node, visit_link_key, r));
     MOT_TRY(set_ends(r, node));
-    for (uint32_t i = 0; i < r->cluster->links.n; i++) {
-        const MotLink *other = &r->cluster->links.data[i];
-        if ((other->a == r->link.a && other->b == r->link.b) ||
-            (other->a == r->link.b && other->b == r->link.a))
-            return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, node),
-                            "two links join the same devices");
-    }
     r->link.is_emulated = r->link.latency > native.latency || r->link.bandwidth < native.bandwidth;
     mot_vec_push(&r->ctx->arena, &r->cluster->links, r->link);
-    return MOT_OK;
+    return check_link(r, node, r->cluster, r->cluster->links.n - 1);
 }
 
 static MotStatus set_clock(Reader *r, const MotYaml *value)
@@ -319,7 +339,10 @@ MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, siz
                         mot_bytes_text(&ctx->arena, MOT_CLUSTER_MAX_TEXT));
     const MotYaml *root;
     MOT_TRY(mot_yaml_parse(ctx, MOT_ERR_USAGE, file, text, n, &root));
-    Reader r = {.ctx = ctx, .file = file, .cluster = mot_arena_new(&ctx->arena, MotCluster)};
+    Reader r = {.ctx = ctx,
+                .error = MOT_ERR_USAGE,
+                .file = file,
+                .cluster = mot_arena_new(&ctx->arena, MotCluster)};
     if (root && !mot_yaml_is_map(root))
         return mot_fail(ctx, MOT_ERR_USAGE, mot_yaml_loc(ctx, file, root),
                         "a cluster file has the keys devices, links and clock");
@@ -351,6 +374,43 @@ MotStatus mot_cluster_read(MotCtx *ctx, const char *path, MotCluster **out_clust
     return mot_cluster_parse(ctx, path, text, n, out_cluster);
 }
 
+/* ---- What was not read here ---- */
+
+static bool is_empty(const Key *k, const void *entry)
+{
+    return k->units && *(const double *)(const void *)((const char *)entry + k->offset) == 0;
+}
+
+static MotStatus check_ranges(const Reader *r, const Key *keys, const void *entry)
+{
+    for (const Key *k = keys; k->key; k++) {
+        const void *field = (const char *)entry + k->offset;
+        if (k->units && !is_empty(k, entry) && !is_in_range(k, *(const double *)field))
+            return mot_fail(r->ctx, r->error, (MotLoc){r->file, NULL}, "%s: %g is out of range",
+                            k->key, *(const double *)field);
+    }
+    return MOT_OK;
+}
+
+MotStatus mot_cluster_check(MotCtx *ctx, MotStatus error, const char *file,
+                            const MotCluster *cluster)
+{
+    const Reader r = {.ctx = ctx, .error = error, .file = file};
+    for (uint32_t i = 0; i < cluster->devices.n; i++) {
+        const MotDevice *d = &cluster->devices.data[i];
+        MOT_TRY(check_device(&r, NULL, cluster, i));
+        MOT_TRY(check_ranges(&r, device_keys, &(DeviceEntry){*d, d->threads}));
+        for (uint32_t k = 0; k < d->slowdowns.n; k++)
+            MOT_TRY(check_ranges(&r, device_keys,
+                                 &(DeviceEntry){.device.slow = d->slowdowns.data[k].slow}));
+    }
+    for (uint32_t i = 0; i < cluster->links.n; i++) {
+        MOT_TRY(check_link(&r, NULL, cluster, i));
+        MOT_TRY(check_ranges(&r, link_keys, &cluster->links.data[i]));
+    }
+    return MOT_OK;
+}
+
 /* ---- Printing ---- */
 
 /* The quantity with the fewest digits, in the largest such unit; it parses back within rounding. */
@@ -373,11 +433,6 @@ static const char *quantity_text(MotArena *arena, double value, const Unit *unit
             }
         }
     return best ? best : mot_arena_printf(arena, "%.17g%s", value / units->factor, units->name);
-}
-
-static bool is_empty(const Key *k, const void *entry)
-{
-    return k->units && *(const double *)(const void *)((const char *)entry + k->offset) == 0;
 }
 
 /* `2`, or with a schedule `{0: 1, 50: 2}` */

@@ -22,6 +22,9 @@ MOT_CHECKED MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const cha
                                         MotCluster **out_cluster);
 /* The same from a file. */
 MOT_CHECKED MotStatus mot_cluster_read(MotCtx *ctx, const char *path, MotCluster **out_cluster);
+/* The checks of mot_cluster_parse on a cluster that another file holds; `error` is what they give. */
+MOT_CHECKED MotStatus mot_cluster_check(MotCtx *ctx, MotStatus error, const char *file,
+                                        const MotCluster *cluster);
 /* A text that parses to the same cluster; what is not known is left out. */
 void mot_cluster_print(const MotCluster *cluster, MotText *text);
 /* The members "devices" and "links", with plain numbers: bytes, seconds, a second; gflops in 1e9. */

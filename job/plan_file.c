@@ -5,6 +5,7 @@
  */
 #include "job/plan_file.h"
 
+#include "frontend/cluster_file.h"
 #include "job/shares.h"
 #include "passes/plan/transfer.h"
 #include "support/file.h"
@@ -49,6 +50,7 @@ MotStatus mot_plan_file_read(MotCtx *ctx, const char *path, MotPlan **out_plan)
     MOT_TRY(mot_file_map(ctx, path, &map));
     MOT_TRY(mot_plan_parse(
         ctx, path, mot_arena_strndup(&ctx->arena, (const char *)map->data, map->n), out_plan));
+    MOT_TRY(mot_cluster_check(ctx, MOT_ERR_MODEL, path, (*out_plan)->cluster));
     return check_options(ctx, path, &(*out_plan)->source);
 }
 

@@ -101,6 +101,24 @@ for option in --allow=cuts --balance=zero --accuracy-budget=1 --cut-fill=mean --
 done
 check "nor is such a plan shown" refused 3 'stated.plan: a plan can' "$MOTLEY" explain "$work/stated.plan"
 check "nor given by --plan" refused 3 'stated.plan: a plan can' train stated "$model" "${spec[@]}" --plan "$work/stated.plan"
+# Its devices and links stand the checks of a cluster file.
+while IFS='|' read -r edit text; do
+    sed -E "$edit" "$work/gpt.plan" >"$work/stated.plan"
+    check "$text" refused 3 "$text" train stated "$work/stated.plan"
+done <<'TABLE'
+s/(device \{name=)"b"/\1"a"/|two devices are named "a"
+s/(device \{name=)"b"/\1""/|a device has no name
+s/(device .*backend=)"cpu"/\1"cuda"/|there is no backend "cuda"
+s/(device .*threads=)1/\1100000/|threads: 100000 is out of range
+s/(device .*threads=)1/\10/|a device needs name, backend, threads
+s/(device .*slow=)8.0/\11e7/|slow: 1e+07 is out of range
+s/(device .*slow=8.0)/\1, slowdowns=[[5, 1e7]]/|slow: 1e+07 is out of range
+s/(device .*memory=)[^,}]*/\14096.0/|memory: 4096 is out of range
+s/(link .*[{ ]latency=)[^,}]*/\1-1.0/|this is no value for latency
+s/(link .*[{ ]latency=)[^,}]*/\1100.0/|latency: 100 is out of range
+s/(link .*[{ ]bandwidth=)[^,}]*/\11.0/|bandwidth: 1 is out of range
+s/^  (link .*)/&\n\1/|two links join the same devices
+TABLE
 check "nothing was trained" [ ! -e "$work/stated" ]
 sed 's/^  source .*//' "$work/gpt.plan" >"$work/nameless.plan"
 check "a plan without a source needs the model" refused 2 'does not say of which model' train d "$work/nameless.plan"
