@@ -192,6 +192,7 @@ MotStatus mot_plan_file_apply(MotCtx *ctx, MotJob *job)
     if (status == MOT_ERR_MISMATCH)
         note_causes(ctx, job);
     MOT_TRY(status);
+    job->plan->cluster = job->cluster; /* which grows when devices join */
     MOT_TRY(check_micro(ctx, job));
     return mot_shares_set(ctx, job->args, job->plan);
 }

@@ -67,6 +67,16 @@ refuse 4 'its memory is' join "$work/refused" --device '{name: d, memory: 1MiB}'
 check "what was refused is forgotten" "$MOTLEY" join "$work/refused" --device d >/dev/null
 end
 
+# A training of a plan from a file takes new devices as any does.
+"$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=48 --loss cross_entropy:logits:labels --optimizer adamw:lr=0.003 \
+    -c "$work/cluster.yaml" -o "$work/a_b.plan" >/dev/null
+begin planned --plan "$work/a_b.plan" --elastic
+check "c joins what a plan began" "$MOTLEY" join "$work/planned" --device '{name: c, slow: 2}' >/dev/null
+check "d, too" "$MOTLEY" join "$work/planned" --device d >/dev/null
+check "a leaves it" "$MOTLEY" leave "$work/planned" a >/dev/null
+check "those are left who should be: $(members planned)" [ "$(members planned)" = "b c d " ]
+end
+
 # Nobody is left to go on: what the ranks held is saved. Threads can't be killed.
 begin last --elastic
 ranks=$(sed -n 's/.*"pids": \[\([0-9]*\), \([0-9]*\)\].*/\1 \2/p' "$work/last/job.json")
