@@ -171,6 +171,7 @@ static MotStatus export(MotCtx *ctx, const MotArgs *args, const char *dir)
     MotExported *exported = mot_arena_array(&ctx->arena, MotExported, n);
     for (uint32_t i = 0; i < n; i++)
         exported[i] = (MotExported){tensors[i].name, tensors[i].tensor};
+    MOT_TRY(mot_file_check_output(ctx, to));
     MOT_TRY(mot_export(ctx, file, exported, n, to));
     if (!mot_args_has(args, "--json")) {
         printf("%s\n", to);

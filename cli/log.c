@@ -53,6 +53,7 @@ MotStatus mot_log_open(MotCtx *ctx, const char *path, int64_t first_step, FILE *
 {
     struct stat st;
     bool is_there = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    MOT_TRY(mot_file_check_output(ctx, path));
     if (first_step && is_there)
         MOT_TRY(cut(ctx, path, first_step));
     bool is_refused = mot_fault(ctx->faults, MOT_FAULT_write);

@@ -1,4 +1,5 @@
 /* The `motley` command: finds the verb, runs it, prints what failed, and turns the status into an exit code. */
+#include "cli/cutoff.h"
 #include "cli/verbs.h"
 #include "passes/pipeline.h"
 
@@ -272,6 +273,7 @@ int main(int argc, char **argv)
     mot_ctx_init(&ctx);
     ctx.log = print_log;
     ctx.log_self = &call.talk;
+    mot_cutoff_watch();
     MotStatus status = mot_ctx_run(&ctx, run_verb, &call);
     /* A status without a text (MOT_STOPPED, or a test case that failed) has been explained by the verb. */
     if (ctx.status != MOT_OK)

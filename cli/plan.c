@@ -54,6 +54,8 @@ static MotStatus run_plan(MotCtx *ctx, const MotArgs *args)
         return ctx->status;
     }
     MOT_TRY(make_plan(ctx, args, &job));
+    if (path)
+        MOT_TRY(mot_file_check_output(ctx, path));
     MOT_TRY(mot_args_has(args, "--json") ? print_json(ctx, job.plan, NULL)
                                          : print_text(ctx, job.plan, &job.stats, NULL));
     return path ? mot_plan_file_write(ctx, &job, path) : MOT_OK;

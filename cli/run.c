@@ -74,15 +74,18 @@ static MotStatus write_output(MotCtx *ctx, MotJob *job, const MotResult *output,
     return MOT_OK;
 }
 
-static MotStatus check_output_names(MotCtx *ctx, const MotJob *job)
+static MotStatus check_outputs(MotCtx *ctx, const MotJob *job)
 {
     uint32_t n;
     const char *const *texts = mot_args_list(job->args, "--output", &n);
-    for (uint32_t i = 0; i < n; i++)
-        if (!find_output(job->pipeline, texts[i]))
+    for (uint32_t i = 0; i < n; i++) {
+        const MotResult *output = find_output(job->pipeline, texts[i]);
+        if (!output)
             return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                             "--output %s: the model has no such output",
                             mot_quote(&ctx->arena, texts[i]));
+        MOT_TRY(mot_file_check_output(ctx, texts[i] + strlen(output->name) + 1));
+    }
     return MOT_OK;
 }
 
@@ -97,7 +100,7 @@ static MotStatus run_run(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(mot_job_prepare_forward(ctx, &job));
     MOT_TRY(mot_job_place(ctx, &job));
     MOT_TRY(check_inputs(ctx, &job));
-    MOT_TRY(check_output_names(ctx, &job));
+    MOT_TRY(check_outputs(ctx, &job));
     MOT_TRY(mot_job_start(ctx, &job));
     MotStatus status = mot_session_run(job.session, MOT_SECTION_EVAL);
     for (uint32_t i = 0; status == MOT_OK && i < job.pipeline->results.n; i++)

@@ -345,6 +345,17 @@ MotStatus mot_trainer_renew(MotTrainer *t)
     return publish(t);
 }
 
+static MotStatus export(MotTrainer *t, const char *path)
+{
+    MotStatus status = mot_job_export(t->ctx, t->job, path);
+    if (status != MOT_OK)
+        mot_hint(t->ctx,
+                 "the trained weights are in a checkpoint: motley ckpt export %s --model MODEL "
+                 "-o FILE.onnx",
+                 t->out);
+    return status;
+}
+
 static MotStatus train(MotTrainer *t)
 {
     int64_t seed;
@@ -363,7 +374,7 @@ static MotStatus train(MotTrainer *t)
     MOT_TRY(mot_trainer_renew(t));
     MotStatus status = mot_trainer_run(t);
     if (status == MOT_OK)
-        status = mot_job_export(t->ctx, t->job, model);
+        status = export(t, model);
     if (status == MOT_OK || status == MOT_STOPPED)
         print_answer(t, status == MOT_OK ? model : NULL);
     return status;

@@ -233,6 +233,7 @@ MotStatus mot_export(MotCtx *ctx, const MotOnnxFile *file, const MotExported *te
     MotExported *by_initializer =
         mot_arena_array(&ctx->arena, MotExported, file->model->graph->n_initializer + 1);
     Export e = {.ctx = ctx, .file = file, .tensors = by_initializer};
+    MOT_TRY(mot_onnx_check_unchanged(ctx, file));
     for (uint32_t i = 0; i < n; i++)
         MOT_TRY(match_tensor(&e, by_initializer, &tensors[i]));
     MOT_TRY(inline_external(&e, by_initializer));

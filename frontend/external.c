@@ -172,7 +172,7 @@ static MotStatus map_body(MotCtx *ctx, void *arg)
 }
 
 static MotStatus open_location(MotCtx *ctx, const MotExternal *external, const char *location,
-                               MotLoc loc, const MotFileMap **out_map)
+                               MotLoc loc, MotExternalFile *out_file)
 {
     MotResolved resolved = {.fd = -1, .is_missing = true};
     if (external->roots.n == 0) {
@@ -189,7 +189,8 @@ static MotStatus open_location(MotCtx *ctx, const MotExternal *external, const c
     MapCall call = {resolved.fd, loc, NULL};
     MotStatus status = mot_ctx_run(ctx, map_body, &call);
     close(resolved.fd);
-    *out_map = call.map;
+    *out_file =
+        (MotExternalFile){.map = call.map, .path = mot_arena_strdup(&ctx->arena, resolved.path)};
     return status;
 }
 
@@ -198,8 +199,8 @@ static MotStatus find_file(MotCtx *ctx, MotExternal *external, const char *locat
 {
     uint64_t index = external->files.n;
     if (!mot_map_get_str(&external->opened, location, &index)) {
-        MotExternalFile file = {0};
-        MOT_TRY(open_location(ctx, external, location, loc, &file.map));
+        MotExternalFile file;
+        MOT_TRY(open_location(ctx, external, location, loc, &file));
         mot_map_put_str(&external->opened, location, index);
         mot_vec_push(&ctx->arena, &external->files, file);
     }

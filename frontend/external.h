@@ -17,6 +17,7 @@
 
 typedef struct MotExternalFile {
     const MotFileMap *map;
+    const char *path;     /* of the mapped file */
     const char *checksum; /* hexadecimal, once it was asked for */
 } MotExternalFile;
 

@@ -16,6 +16,17 @@ void mot_onnx_forget(const MotOnnxFile *file)
         mot_file_forget(file->external->files.data[i].map);
 }
 
+MotStatus mot_onnx_check_unchanged(MotCtx *ctx, const MotOnnxFile *file)
+{
+    if (file->map)
+        MOT_TRY(mot_file_check_unchanged(ctx, file->path, file->map));
+    for (uint32_t i = 0; i < file->external->files.n; i++) {
+        const MotExternalFile *external = &file->external->files.data[i];
+        MOT_TRY(mot_file_check_unchanged(ctx, external->path, external->map));
+    }
+    return MOT_OK;
+}
+
 static void release_file(void *handle)
 {
     MotOnnxFile *file = handle;

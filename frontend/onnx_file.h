@@ -44,6 +44,9 @@ MotOnnxOpts mot_onnx_opts_default(void);
 /* Takes the pages of the file and of its external data out of memory; they come back when they are read (support/file.h). */
 void mot_onnx_forget(const MotOnnxFile *file);
 
+/* MOT_ERR_IO if the file or its external data, where it was read, was written to since (support/file.h). */
+MOT_CHECKED MotStatus mot_onnx_check_unchanged(MotCtx *ctx, const MotOnnxFile *file);
+
 /*
  * Opens the model at `path`. MOT_ERR_IO if it cannot be read, MOT_ERR_MODEL if it is malformed, MOT_ERR_LIMIT (with the
  * flag that helps) beyond a limit. Tolerated, with a warning: unknown fields, an IR version newer than known, nodes out of

@@ -23,6 +23,11 @@ const char *mot_file_type_text(unsigned mode)
     return "no regular file";
 }
 
+static int64_t mtime_of(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
 static void unmap(void *handle)
 {
     MotFileMap *map = handle;
@@ -40,6 +45,7 @@ MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **ou
     if (!S_ISREG(st.st_mode))
         return mot_fail(ctx, MOT_ERR_IO, loc, "is %s, not a file", mot_file_type_text(st.st_mode));
     *out_map = map;
+    *map = (MotFileMap){.device = st.st_dev, .inode = st.st_ino, .mtime_ns = mtime_of(&st)};
     if (st.st_size == 0)
         return MOT_OK;
     void *data = mot_fault(ctx->faults, MOT_FAULT_map)
@@ -47,7 +53,33 @@ MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **ou
                      : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
         return mot_fail(ctx, MOT_ERR_IO, loc, "cannot be mapped: %s", strerror(errno));
-    *map = (MotFileMap){data, (size_t)st.st_size};
+    map->data = data;
+    map->n = (size_t)st.st_size;
+    return MOT_OK;
+}
+
+static bool is_file_of(const MotFileMap *map, const struct stat *st)
+{
+    return map->device == st->st_dev && map->inode == st->st_ino;
+}
+
+MotStatus mot_file_check_unchanged(MotCtx *ctx, const char *path, const MotFileMap *map)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || !is_file_of(map, &st) ||
+        (map->n == (size_t)st.st_size && map->mtime_ns == mtime_of(&st)))
+        return MOT_OK;
+    return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "was changed since it was read");
+}
+
+MotStatus mot_file_check_output(MotCtx *ctx, const char *path)
+{
+    struct stat st;
+    bool is_there = stat(path, &st) == 0;
+    for (uint32_t i = 0; is_there && i < ctx->deferred.n; i++)
+        if (ctx->deferred.data[i].release == unmap && is_file_of(ctx->deferred.data[i].handle, &st))
+            return mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){path, NULL},
+                            "is read here, it can't be written over");
     return MOT_OK;
 }
 

@@ -49,6 +49,7 @@ npy rows.npy '<i8' '40, 16' < <(bytes 5120 0)
 npy rows_negative.npy '|i1' '40, 16' < <(bytes 640 371)
 npy few.npy '<i8' '9, 16' < <(bytes 1152 0)
 cp few.npy a,b.npy
+cp few.npy own_rows.npy
 cp few.npy a,labels=c.npy
 cp text a,b.text
 cp doubles.npy a,b=x.npy
@@ -72,6 +73,9 @@ cp digits labels=c
 printf 'devices: [{name: a, slow: nan}]\n' >cluster_slow.yaml
 printf 'devices: [{name: a, memory: 1MiB}]\n' >cluster_small.yaml
 printf 'devices: [{name: a}, {name: r, backend: ref}]\n' >cluster_mixed.yaml
+
+cp "$MLP" own.onnx
+cp "$root/models/fixtures/mlp/x.npy" own.npy
 
 failures=0
 checks=0
@@ -190,6 +194,11 @@ done <<'TABLE'
 2|the steps are 0 to 1|$TRAIN --data text:text --resize -1:1
 1|can't be made a directory|$TRAIN --data text:text --out text
 1|can't be written|$TRAIN --data text:text --log nofolder/log
+2|own_rows.npy: is read here|$TRAIN --data npy:input_ids=few.npy,labels=own_rows.npy --log own_rows.npy
+2|own.onnx: is read here|train own.onnx --loss cross_entropy:logits:labels --steps 2 --out out -q --data idx:images,digits --log ./own.onnx
+2|own.onnx: is read here|plan own.onnx --loss cross_entropy:logits:labels -o own.onnx
+2|own.npy: is read here|run $MLP --input x=own.npy --output logits=own.npy
+0||run $MLP --input x=own.npy --output logits=logits.npy
 1|the log can't be written|$TRAIN --data text:text --log /dev/full
 7|holds no sound checkpoint|$TRAIN --data text:text --resume --out nothing
 
@@ -275,6 +284,9 @@ expect 0 '' "$MOTLEY" ckpt verify kept
 expect 0 '' test "$(head -1 stdout)" = "kept/$newest: not finished"
 rm kept/step-*/manifest.json
 expect 7 'kept: holds no sound checkpoint' "$MOTLEY" ckpt verify kept
+
+expect 0 '' cmp "$MLP" own.onnx # what is read is as it was
+expect 0 '' cmp "$root/models/fixtures/mlp/x.npy" own.npy
 
 echo "$checks checks, $failures failed"
 [ "$failures" = 0 ]

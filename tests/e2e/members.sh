@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Who may join and leave a training, what is refused and why, and that a refusal changes nothing; a folder that is removed under a training.
+# Who may join and leave a training, what is refused and why, and that a refusal changes nothing; a folder and files that go away under one.
 source "$(dirname "$0")/lib.sh"
 
 write_text "$work/text"
@@ -105,6 +105,35 @@ check "it is locked" [ "$("$MOTLEY" top "$work/removed" --once --json | grep -c 
 end
 check "it was saved" "$MOTLEY" ckpt verify "$work/removed" >/dev/null
 check "and said so" grep -q 'was removed while the training writes into it' "$work/out"
+
+# Files that another program writes into while they are mapped. The training waits at its log, a pipe, until that is done.
+mkfifo "$work/pipe"
+change() { # COMMAND...: $code and $work/err of a training under which the command ran
+    rm -rf "$work/changed"
+    cp models/gpt_erf_sdpa_ts17_opt_dynamic.onnx "$work/own.onnx"
+    { printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<i8', 'fortran_order': False, 'shape': (40, 16), }"
+        head -c 5120 /dev/zero; } >"$work/own.npy"
+    "$MOTLEY" train "$work/own.onnx" --dim batch=4 --data "npy:input_ids=$work/own.npy,labels=$work/own.npy" --steps 2 -q \
+        --loss cross_entropy:logits:labels --out "$work/changed" --log "$work/pipe" 2>"$work/err" &
+    pid=$!
+    for _ in $(seq 600); do [ -e "$work/changed/job.json" ] && break; sleep 0.1; done
+    "$@"
+    cat "$work/pipe" >/dev/null
+    code=0; wait "$pid" || code=$?
+    pid=
+}
+change truncate -s 0 "$work/own.npy"
+check "data that is shortened ends it with 7, not $code" [ "$code" = 7 ]
+check "and is named" grep -q 'own.npy: was shortened while it was in use' "$work/err"
+for size in 0 +1; do
+    change truncate -s "$size" "$work/own.onnx"
+    check "a model of size $size is not exported: 1, not $code" [ "$code" = 1 ]
+    check "it says why" grep -q 'own.onnx: was changed since it was read' "$work/err"
+    check "nothing is written" [ ! -e "$work/changed/model.onnx" ]
+    check "the checkpoint is sound" "$MOTLEY" ckpt verify "$work/changed" >/dev/null
+done
+change cp -b models/gpt_erf_sdpa_ts17_opt_dynamic.onnx "$work/own.onnx" # a new file; the mapped one got another name
+check "a model that is replaced is no matter: 0, not $code" [ "$code" = 0 ]
 
 [ "$failures" = 0 ] || tail -20 "$work/out"
 finish
