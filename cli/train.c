@@ -39,6 +39,15 @@ static const MotOption train_options[] = {
     {"--cast", NULL, "float64 arrays may become float32"},
     {NULL, NULL, NULL}};
 
+/* A resize that a device has no memory for would end the run when its step comes. */
+static MotStatus check_memory(MotTrainer *t, const char *text, const MotResize *r)
+{
+    MotStatus status = mot_session_check_shares(t->job->session, r->stage, r->axis, r->shares.data);
+    if (status != MOT_OK)
+        mot_note(t->ctx, "for --resize %s", text);
+    return status;
+}
+
 static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
 {
     uint32_t n;
@@ -58,6 +67,7 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
         MOT_TRY(mot_shares_find_axis(ctx, t->job->plan, &t->resizes[i].shares,
                                      mot_arena_printf(&ctx->arena, "--resize %s", texts[i]),
                                      &t->resizes[i].stage, &t->resizes[i].axis));
+        MOT_TRY(check_memory(t, texts[i], &t->resizes[i]));
         t->resizes[i].devices = t->job->plan->stages.data[t->resizes[i].stage].mesh.devices;
     }
     t->n_resizes = n;

@@ -65,18 +65,17 @@ static uint32_t find_too_large(const MotSession *s, const MotBinding *bindings)
     return i;
 }
 
-static MotStatus check_memory(MotSession *s)
+static MotStatus check_memory(MotCtx *ctx, const MotSession *s, const MotBinding *bindings)
 {
-    uint32_t i = find_too_large(s, s->bindings);
+    uint32_t i = find_too_large(s, bindings);
     if (i == s->shared->n_ranks)
         return MOT_OK;
-    mot_fail(s->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s",
-             mot_host_rank_name(s, i),
-             mot_bytes_text(&s->ctx->arena, (double)s->bindings[i].arena_bytes),
-             mot_bytes_text(&s->ctx->arena,
-                            s->cluster->devices.data[mot_host_place(s, i).device].memory));
-    mot_hint(s->ctx, "give it a smaller share with --shares, or plan with smaller micro-batches");
-    return s->ctx->status;
+    mot_fail(
+        ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE, "%s needs %s, its memory is %s",
+        mot_host_rank_name(s, i), mot_bytes_text(&ctx->arena, (double)bindings[i].arena_bytes),
+        mot_bytes_text(&ctx->arena, s->cluster->devices.data[mot_host_place(s, i).device].memory));
+    mot_hint(ctx, "give it a smaller share, or plan with smaller micro-batches");
+    return ctx->status;
 }
 
 /* Binds all ranks; the bindings before stay until the next time. */
@@ -89,7 +88,7 @@ static MotStatus bind_all(MotSession *s)
     MotStatus status = mot_ctx_run(bound, bind_ranks, s);
     if (status != MOT_OK)
         return mot_fail(s->ctx, status, MOT_NOWHERE, "%s", mot_text_get(&bound->error));
-    return check_memory(s);
+    return check_memory(s->ctx, s, s->bindings);
 }
 
 /*
@@ -621,23 +620,17 @@ MotStatus mot_session_rebind(MotSession *s)
     return command(s, MOT_CMD_REBIND);
 }
 
-/* A session as it would be bound, in a context of its own. */
-typedef struct {
-    const MotSession *session;
-    bool fits;
-} Fitting;
-
+/* Binds in a context of its own. */
 static MotStatus try_binding(MotCtx *ctx, void *self)
 {
-    Fitting *f = self;
-    const MotSession *s = f->session;
+    const MotSession *s = self;
     MotBinding *bindings = mot_arena_array(&ctx->arena, MotBinding, s->shared->n_ranks);
     MOT_TRY(mot_pipeline_bind(ctx, s->pipeline, bindings));
-    f->fits = find_too_large(s, bindings) == s->shared->n_ranks;
-    return MOT_OK;
+    return check_memory(ctx, s, bindings);
 }
 
-bool mot_session_fits(MotSession *s, uint32_t stage, uint32_t axis, const int64_t *share)
+MotStatus mot_session_check_shares(MotSession *s, uint32_t stage, uint32_t axis,
+                                   const int64_t *share)
 {
     MotMeshAxis *tried = &s->pipeline->stages.data[stage]->mesh.axis[axis];
     int64_t now[MOT_MAX_RANKS];
@@ -647,11 +640,19 @@ bool mot_session_fits(MotSession *s, uint32_t stage, uint32_t axis, const int64_
     mot_ctx_inherit(&ctx, s->ctx);
     memcpy(now, tried->share, bytes);
     memcpy(tried->share, share, bytes);
-    Fitting fitting = {s, false};
-    MotStatus status = mot_ctx_run(&ctx, try_binding, &fitting);
+    MotStatus status = mot_ctx_run(&ctx, try_binding, s);
     memcpy(tried->share, now, bytes);
+    if (status != MOT_OK)
+        mot_fail(s->ctx, status, MOT_NOWHERE, "%s", mot_text_get(&ctx.error));
     mot_ctx_deinit(&ctx);
-    return status == MOT_OK && fitting.fits;
+    return status;
+}
+
+bool mot_session_fits(MotSession *s, uint32_t stage, uint32_t axis, const int64_t *share)
+{
+    bool fits = mot_session_check_shares(s, stage, axis, share) == MOT_OK;
+    mot_error_clear(s->ctx);
+    return fits;
 }
 
 bool mot_session_is_halted(const MotSession *s)

@@ -77,7 +77,9 @@ bool mot_session_is_lost(const MotSession *session, uint32_t rank);
  */
 MOT_CHECKED MotStatus mot_session_take(MotSession *session, MotSession *from);
 
-/* Whether every device has the memory that it would need under these shares. */
+/* Whether every device has the memory that it would need under these shares: MOT_ERR_INFEASIBLE, with the one that has not. */
+MOT_CHECKED MotStatus mot_session_check_shares(MotSession *session, uint32_t stage, uint32_t axis,
+                                               const int64_t *share);
 bool mot_session_fits(MotSession *session, uint32_t stage, uint32_t axis, const int64_t *share);
 
 /*

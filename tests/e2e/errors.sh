@@ -73,6 +73,7 @@ cp digits labels=c
 printf 'devices: [{name: a, slow: nan}]\n' >cluster_slow.yaml
 printf 'devices: [{name: a, memory: 1MiB}]\n' >cluster_small.yaml
 printf 'devices: [{name: a}, {name: r, backend: ref}]\n' >cluster_mixed.yaml
+printf 'devices: [{name: a, memory: 2MiB}, {name: b}]\n' >cluster_uneven.yaml
 
 cp "$MLP" own.onnx
 cp "$root/models/fixtures/mlp/x.npy" own.npy
@@ -232,6 +233,14 @@ done <<'TABLE'
 2|input "input_ids" is [0x16]: it holds no text|sample kept --dim batch=0
 2|does not know the character|sample kept --dim batch=1 --prompt Z
 TABLE
+
+# Shares that a device has no memory for end no run that has begun.
+read -ra words <<<"$TRAIN --data text:text -c cluster_uneven.yaml --dim batch=32 --shares 0/1"
+rm -rf out
+expect 4 'rank 0 (device a) needs' "$MOTLEY" "${words[@]}" --resize 1:1/0
+expect 0 '' test "$(tail -1 stderr)" = "  for --resize 1:1/0"
+expect 0 '' test ! -e out/steps.jsonl
+expect 0 '' "$MOTLEY" "${words[@]}" --resize 1:0/2
 
 expect 3 'text: byte 0' "$MOTLEY" import text
 expect 0 '' test "$(tail -1 stderr)" = "  hint: it does not begin as ONNX files do: is it one?"
