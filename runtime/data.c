@@ -113,11 +113,16 @@ static MotStatus encode_characters(MotData *d, const char *path, uint32_t *codes
     for (int64_t i = 0; i < n; i++) {
         const uint32_t *at = bsearch(&codes[i], d->vocabulary, d->n_vocabulary,
                                      sizeof *d->vocabulary, compare_codes);
-        if (!at)
-            return mot_fail(
-                d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                "character U+%04X at %lld is in the validation part (the last 10 %%) only",
-                codes[i], (long long)i);
+        if (!at) {
+            mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                     "character U+%04X at %lld is in the validation part (the last 10 %%) only",
+                     codes[i], (long long)i);
+            mot_hint(d->ctx,
+                     "remove it%s, or move text that has it towards the beginning: what "
+                     "is trained on has to have every character",
+                     codes[i] == '\n' && i == n - 1 ? " (it is the end of the last line)" : "");
+            return d->ctx->status;
+        }
         codes[i] = (uint32_t)(at - d->vocabulary);
     }
     return MOT_OK;

@@ -28,6 +28,7 @@ bytes() { # COUNT BYTE: COUNT times the byte, in octal
 for _ in $(seq 120); do printf 'the quick brown fox jumps over a lazy dog. '; done >text
 sed 's/brown fox/fox brown/g' text >other
 sed 's/fox/FOX/g' text >capitals
+{ cat text; echo; } >one_line
 printf 'abc\xff\xfe' >not_utf8
 printf 'short' >short
 : >empty
@@ -241,6 +242,11 @@ expect 4 'rank 0 (device a) needs' "$MOTLEY" "${words[@]}" --resize 1:1/0
 expect 0 '' test "$(tail -1 stderr)" = "  for --resize 1:1/0"
 expect 0 '' test ! -e out/steps.jsonl
 expect 0 '' "$MOTLEY" "${words[@]}" --resize 1:0/2
+
+# A text of one line ends with a character that nothing is learned of.
+read -ra words <<<"$TRAIN --data text:one_line"
+expect 7 'character U+000A at 5160 is in the validation part (the last 10 %) only' "$MOTLEY" "${words[@]}"
+expect 0 '' test "$(grep -c '^  hint: remove it (it is the end of the last line), or ' stderr)" = 1
 
 expect 3 'text: byte 0' "$MOTLEY" import text
 expect 0 '' test "$(tail -1 stderr)" = "  hint: it does not begin as ONNX files do: is it one?"
