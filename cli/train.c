@@ -74,6 +74,32 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
     return MOT_OK;
 }
 
+/* Whether another one gives the axis its shares after `r`, before the run's first step. */
+static bool is_outdated(const MotTrainer *t, const MotResize *r)
+{
+    for (const MotResize *o = t->resizes; o < t->resizes + t->n_resizes; o++)
+        if (o->stage == r->stage && o->axis == r->axis && o->step <= t->first_step &&
+            (o->step > r->step || (o->step == r->step && o > r)))
+            return true;
+    return false;
+}
+
+/* The steps before a resumed run's first one are not made: of their resizes those that still hold come before the first. */
+static void catch_up(MotTrainer *t)
+{
+    MotResize *kept = mot_arena_array(&t->ctx->arena, MotResize, t->n_resizes);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_resizes; i++) {
+        if (is_outdated(t, &t->resizes[i]))
+            continue;
+        kept[n] = t->resizes[i];
+        kept[n].step = kept[n].step < t->first_step ? t->first_step : kept[n].step;
+        n++;
+    }
+    t->resizes = kept;
+    t->n_resizes = n;
+}
+
 /* Changes of speed that the plan knows nothing of; before the ranks start. */
 static MotStatus read_slowdowns(MotCtx *ctx, MotJob *job)
 {
@@ -233,6 +259,8 @@ static MotStatus resume(MotTrainer *t)
     MOT_TRY(mot_checkpoint_load(t->ctx, t->job->session, path));
     t->first_step = info.step;
     t->cut_spent = info.cut_spent;
+    if (!mot_args_has(t->job->args, "--shares"))
+        MOT_TRY(mot_checkpoint_take_shares(t->ctx, t->job->session, path, &info));
     mot_info(t->ctx, "resumed %s", path);
     if (info.step >= t->steps)
         mot_warn(t->ctx, MOT_NOWHERE, "%s has %lld steps, --steps is %lld: nothing is trained",
@@ -378,6 +406,7 @@ static MotStatus train(MotTrainer *t)
     MOT_TRY(read_resizes(t->ctx, args, t));
     MOT_TRY(open_data(t));
     MOT_TRY(resume(t));
+    catch_up(t);
     const char *model = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
     tell_traffic(t);
     MOT_TRY(mot_members_begin(t));

@@ -33,6 +33,11 @@ static int file_of(const MotBuf *buf)
     return mot_attrs(buf->source, param)->state_of != NULL;
 }
 
+static const char *device_name(const MotSession *session, const MotMesh *mesh, uint32_t position)
+{
+    return mot_session_cluster(session)->devices.data[mesh->devices[position]].name;
+}
+
 /* ---- Saving ---- */
 
 static MotStatus gather_tensors(MotCtx *ctx, MotSession *session, int file, MotNamedTensor *out,
@@ -82,6 +87,27 @@ static bool is_sealed(MotCtx *ctx, const MotFileMap *map)
     return memcmp(text + n, make_seal(ctx, text, n), n_seal) == 0;
 }
 
+/* Which devices computed each stage, and the shares of the axes of its mesh. */
+static void put_stages(MotJsonWriter *w, const MotSession *session)
+{
+    const MotPipeline *p = mot_session_pipeline(session);
+    mot_json_open(w, "stages", '[');
+    for (uint32_t s = 0; s < p->stages.n; s++) {
+        const MotMesh *mesh = &p->stages.data[s]->mesh;
+        mot_json_open(w, NULL, '{');
+        mot_json_open(w, "devices", '[');
+        for (uint32_t i = 0; i < mesh->n_devices; i++)
+            mot_json_put_string(w, NULL, device_name(session, mesh, i));
+        mot_json_close(w, ']');
+        mot_json_open(w, "shares", '[');
+        for (uint32_t a = 0; a < mesh->n_axes; a++)
+            mot_json_put_ints(w, NULL, mesh->axis[a].share, mesh->axis[a].n);
+        mot_json_close(w, ']');
+        mot_json_close(w, '}');
+    }
+    mot_json_close(w, ']');
+}
+
 static const char *write_manifest(MotCtx *ctx, const MotSession *session,
                                   const MotCheckpointInfo *info, const uint64_t *hash)
 {
@@ -105,10 +131,7 @@ static const char *write_manifest(MotCtx *ctx, const MotSession *session,
     mot_json_put_string(&w, "loss", info->loss);
     mot_json_put_string(&w, "optimizer", info->optimizer);
     mot_json_put_string(&w, "data", info->data);
-    mot_json_open(&w, "shares", '[');
-    for (uint32_t i = 0; i < mot_session_ranks(session); i++)
-        mot_json_put_int(&w, NULL, mot_session_share(session, i));
-    mot_json_close(&w, ']');
+    put_stages(&w, session);
     mot_json_open(&w, "vocabulary", '[');
     for (uint32_t i = 0; i < info->n_vocabulary; i++)
         mot_json_put_int(&w, NULL, info->vocabulary[i]);
@@ -338,7 +361,8 @@ static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **ou
                                     .structure = read_text(root, "structure"),
                                     .loss = read_text(root, "loss"),
                                     .optimizer = read_text(root, "optimizer"),
-                                    .data = read_text(root, "data")};
+                                    .data = read_text(root, "data"),
+                                    .stages = mot_json_get(root, "stages")};
     MOT_TRY(read_vocabulary(ctx, file, mot_json_get(root, "vocabulary"), out_info));
     return read_dims(ctx, file, mot_json_get(root, "dims"), out_info);
 }
@@ -354,10 +378,8 @@ static MotStatus check_name(MotCtx *ctx, const char *path, int64_t step)
     name = slash ? slash + 1 : name;
     if (!is_step_name(name) || strcmp(name, want) == 0)
         return MOT_OK;
-    mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-             "was renamed: it holds step %lld by its manifest", (long long)step);
-    mot_hint(ctx, "rename it to %s, or to a name that does not begin with step-", want);
-    return ctx->status;
+    return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                    "was renamed: by its manifest it is %s", want);
 }
 
 MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path, MotCheckpointInfo *out_info)
@@ -508,5 +530,62 @@ MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path
             if (p->vars.data[i]->kind == MOT_BUF_PARAM && file_of(p->vars.data[i]) == f)
                 MOT_TRY(load_tensor(ctx, session, p->vars.data[i], tensors, n, file));
     }
+    return MOT_OK;
+}
+
+/* ---- Shares ---- */
+
+static bool is_of_mesh(const MotJson *stage, const MotSession *session, const MotMesh *mesh)
+{
+    const MotJson *devices = mot_json_get(stage, "devices"), *axes = mot_json_get(stage, "shares");
+    bool is_same =
+        mot_json_length(devices) == mesh->n_devices && mot_json_length(axes) == mesh->n_axes;
+    for (uint32_t i = 0; is_same && i < mesh->n_devices; i++)
+        is_same = strcmp(mot_json_string(mot_json_at(devices, i), ""),
+                         device_name(session, mesh, i)) == 0;
+    for (uint32_t a = 0; is_same && a < mesh->n_axes; a++)
+        is_same = mot_json_length(mot_json_at(axes, a)) == mesh->axis[a].n;
+    return is_same;
+}
+
+static bool is_of_session(const MotJson *stages, const MotSession *session)
+{
+    const MotPipeline *p = mot_session_pipeline(session);
+    bool is_same = mot_json_length(stages) == p->stages.n;
+    for (uint32_t s = 0; is_same && s < p->stages.n; s++)
+        is_same = is_of_mesh(mot_json_at(stages, s), session, &p->stages.data[s]->mesh);
+    return is_same;
+}
+
+static MotStatus take_axis(MotCtx *ctx, MotSession *session, uint32_t stage, uint32_t axis,
+                           const MotJson *list, const char *path)
+{
+    const MotMeshAxis *now = &mot_session_pipeline(session)->stages.data[stage]->mesh.axis[axis];
+    int64_t share[MOT_MAX_RANKS], total = 0, moved;
+    bool is_sound = true;
+    for (uint32_t i = 0; i < now->n; i++) {
+        share[i] = mot_json_int(mot_json_at(list, i), -1);
+        is_sound = is_sound && share[i] >= 0 && share[i] <= INT32_MAX;
+        total += is_sound ? share[i] : 0;
+    }
+    if (!is_sound || total == 0)
+        return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL}, "has no sound shares");
+    if (memcmp(share, now->share, now->n * sizeof *share) == 0)
+        return MOT_OK;
+    MOT_TRY(mot_session_check_shares(session, stage, axis, share));
+    return mot_session_reshare(session, stage, axis, share, &moved);
+}
+
+MotStatus mot_checkpoint_take_shares(MotCtx *ctx, MotSession *session, const char *path,
+                                     const MotCheckpointInfo *info)
+{
+    const MotPipeline *p = mot_session_pipeline(session);
+    if (!is_of_session(info->stages, session))
+        return MOT_OK;
+    for (uint32_t s = 0; s < p->stages.n; s++)
+        for (uint32_t a = 0; a < p->stages.data[s]->mesh.n_axes; a++) {
+            const MotJson *shares = mot_json_get(mot_json_at(info->stages, s), "shares");
+            MOT_TRY(take_axis(ctx, session, s, a, mot_json_at(shares, a), path));
+        }
     return MOT_OK;
 }

@@ -7,6 +7,7 @@
 #define MOTLEY_RUNTIME_CHECKPOINT_H
 
 #include "runtime/session.h"
+#include "support/json.h"
 
 /* The size of a symbolic dim of the model. */
 typedef struct MotCheckpointDim {
@@ -26,6 +27,7 @@ typedef struct MotCheckpointInfo {
         *data; /* as given on the command line; for `sample` and for checks at resume */
     const uint32_t *vocabulary; /* code points of character tokens, or NULL */
     uint32_t n_vocabulary;
+    const MotJson *stages; /* read only: devices and shares of each stage; NULL: none are there */
 } MotCheckpointInfo;
 
 /* Writes DIR/step-NNNNNN and DIR/latest, then removes all but the two newest. */
@@ -53,5 +55,11 @@ MOT_CHECKED MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path,
  * every parameter that is there.
  */
 MOT_CHECKED MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path);
+/*
+ * Gives a session the shares under which the checkpoint was saved, if its stages are of the same devices in meshes of the same form; else it
+ * keeps its own. MOT_ERR_INFEASIBLE if a device has no memory for them any more.
+ */
+MOT_CHECKED MotStatus mot_checkpoint_take_shares(MotCtx *ctx, MotSession *session, const char *path,
+                                                 const MotCheckpointInfo *info);
 
 #endif

@@ -55,6 +55,25 @@ check "batched updates are bit-identical" same_model calm calm1
 check "batched updates of empty parts are bit-identical" same_model four four1
 check "batched updates with resizes are bit-identical" same_model moved moved1
 
+# The shares that a run had when it was stopped hold when it goes on: those of a resize, given again or not; --shares gives others.
+shares_of() { # OUT STEP: those of all ranks
+    grep "\"step\": $2, \"loss\"" "$work/$1/steps.jsonl" | grep -o '"share": [0-9]*' | sed 's/.*: //' | tr '\n' ' '
+}
+resizes=(--resize 8:3/2/1 --resize 2:2/1/3 --resize 4:5/3/1)
+train went 12 --devices 3 --shares 1/1/1 "${resizes[@]}" >/dev/null 2>&1
+for how in same none shares; do
+    train "$how" 6 --devices 3 --shares 1/1/1 --resize 2:2/1/3 --resize 4:5/3/1 >/dev/null 2>&1
+done
+train same 12 --devices 3 --shares 1/1/1 "${resizes[@]}" --resume >/dev/null 2>&1
+check "resume across resizes goes on bit-identically" same_losses went same
+check "with the shares of the last one before it: $(shares_of same 7)" [ "$(shares_of same 7)" = "5 3 1 " ]
+train none 12 --devices 3 --resize 8:3/2/1 --resume >/dev/null 2>&1
+check "so it does with the shares of the checkpoint alone" same_losses went none
+train shares 12 --devices 3 --shares 1/2/3 --resume >/dev/null 2>&1
+check "--shares gives others: $(shares_of shares 7)" [ "$(shares_of shares 7)" = "1 2 3 " ]
+train shares 14 --devices 2 --resume >/dev/null 2>&1
+check "other devices have the shares of the plan: $(shares_of shares 13)" [ "$(shares_of shares 13)" = "1 1 " ]
+
 # Micro-batches: two of half the size make the same step; the position in the data counts them.
 halves() { local out=$1 steps=$2; shift 2; (dims=(--dim batch=4); train "$out" "$steps" --accumulate 2 "$@"); }
 halves sums 12 --devices 2 --shares 2/1 --resize 4:1/3 --resize 8:2/1 >/dev/null 2>&1
@@ -108,7 +127,7 @@ check "Ctrl-C saves" "$MOTLEY" ckpt verify "$work/stopped"
 mv "$work/part/step-000007" "$work/part/step-000099"
 code=0; "$MOTLEY" ckpt verify "$work/part" >"$work/out" 2>&1 || code=$?
 check "a renamed checkpoint is refused with 7, not $code" [ "$code" = 7 ]
-check "folder and step are named" grep -q 'part/step-000099: was renamed: it holds step 7' "$work/out"
+check "folder and step are named" grep -q 'part/step-000099: was renamed: by its manifest it is step-000007' "$work/out"
 train part 14 --devices 2 --shares 2/1 --resume >"$work/out" 2>&1
 check "the newest under its own name is used" grep -q 'resumed .*step-000012' "$work/out"
 mv "$work/part/step-000099" "$work/part/best"
