@@ -10,6 +10,7 @@
 #include "support/json.h"
 
 #include <string.h>
+#include <unistd.h>
 
 MotStatus mot_members_begin(MotTrainer *t)
 {
@@ -162,6 +163,17 @@ static uint32_t find_member(const MotTrainer *t, const char *name)
     return i;
 }
 
+/* Its share would follow from threads that the machine can't run. */
+static MotStatus check_threads(MotCtx *ctx, const MotDevice *device)
+{
+    long most = sysconf(_SC_NPROCESSORS_ONLN);
+    if (most < 1 || device->threads <= (unsigned long)most)
+        return MOT_OK;
+    return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                    "device %s: %u threads are more than the %ld processors of this machine",
+                    mot_quote(&ctx->arena, device->name), device->threads, most);
+}
+
 /* The device that a text describes: `{name: d, slow: 2}` as in a cluster file, or only a name. */
 static MotStatus read_device(MotCtx *ctx, const char *text, MotDevice *out_device)
 {
@@ -180,7 +192,7 @@ static MotStatus read_device(MotCtx *ctx, const char *text, MotDevice *out_devic
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--device describes %u devices, not one",
                         cluster->devices.n);
     *out_device = cluster->devices.data[0];
-    return MOT_OK;
+    return check_threads(ctx, out_device);
 }
 
 /* In the place of the cluster that device i has or gets; if it is refused, the cluster is as before. */

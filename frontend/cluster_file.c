@@ -204,14 +204,28 @@ static MotStatus visit_device_key(void *self, const MotYaml *key, const MotYaml 
     return set_field(r, device_keys, &r->device, key, value);
 }
 
+/* Names stand in lines of the log and in tables. */
+static MotStatus check_name(const Reader *r, const MotYaml *node, const char *name)
+{
+    enum { LONGEST = 200 };
+    if (!name || !name[0])
+        return mot_fail(r->ctx, r->error, mot_yaml_loc(r->ctx, r->file, node),
+                        "a device has no name");
+    if (strlen(name) > LONGEST)
+        return mot_fail(r->ctx, r->error, mot_yaml_loc(r->ctx, r->file, node),
+                        "a device's name has %zu bytes; the most is %d", strlen(name), LONGEST);
+    for (const char *c = name; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return fail(r, node, "the name %s has control characters", name);
+    return MOT_OK;
+}
+
 /* The device beside those before it. */
 static MotStatus check_device(const Reader *r, const MotYaml *node, const MotCluster *cluster,
                               uint32_t i)
 {
     const MotDevice *d = &cluster->devices.data[i];
-    if (!d->name || !d->name[0])
-        return mot_fail(r->ctx, r->error, mot_yaml_loc(r->ctx, r->file, node),
-                        "a device has no name");
+    MOT_TRY(check_name(r, node, d->name));
     if (find_device(cluster, d->name) < i)
         return fail(r, node, "two devices are named %s", d->name);
     if (strcmp(d->backend, "cpu") != 0 && strcmp(d->backend, "ref") != 0)

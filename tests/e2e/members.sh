@@ -42,6 +42,10 @@ refuse 2 'unknown key "speed"' join "$work/one" --device '{name: c, speed: 3}'
 refuse 2 'there is no backend' join "$work/one" --device '{name: c, backend: abacus}'
 refuse 2 'describes 2 devices, not one' join "$work/one" --device '{name: c}, {name: d}'
 refuse 4 'its memory is' join "$work/one" --device '{name: c, memory: 1MiB}'
+refuse 2 'processors of this machine' join "$work/one" --device '{name: c, threads: 1024}'
+refuse 2 'name has no value' join "$work/one" --device ''
+refuse 2 'has control characters' join "$work/one" --device $'c\td'
+refuse 2 'the most is 200' join "$work/one" --device "$(printf '%0300d' 0)"
 refuse 4 '"a" has cpu and "c" has ref' join "$work/one" --device '{name: c, backend: ref}'
 refuse 2 '"c" is no member' leave "$work/one" c
 check "refusals change nothing: $(members one)" [ "$(members one)" = "a b " ]

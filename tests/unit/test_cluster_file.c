@@ -124,8 +124,8 @@ static void json_has_plain_numbers(void **state)
     MotCluster *c;
     MotJsonWriter w;
     assert_int_equal(parse(ctx,
-                           "devices: [{name: \"\\t\", gflops: 50, launch: 2us}, {name: b}]\n"
-                           "links: [{between: [\"\\t\", b], latency: 1ms}]",
+                           "devices: [{name: \"\\\"\", gflops: 50, launch: 2us}, {name: b}]\n"
+                           "links: [{between: [\"\\\"\", b], latency: 1ms}]",
                            &c),
                      MOT_OK);
     mot_json_begin(&w, &ctx->arena);
@@ -135,7 +135,7 @@ static void json_has_plain_numbers(void **state)
     const MotJson *root;
     assert_int_equal(mot_json_parse(ctx, MOT_ERR_DATA, "t", w.text.data, w.text.n, &root), MOT_OK);
     const MotJson *device = mot_json_at(mot_json_get(root, "devices"), 0);
-    assert_string_equal(mot_json_string(mot_json_get(device, "name"), ""), "\t");
+    assert_string_equal(mot_json_string(mot_json_get(device, "name"), ""), "\"");
     assert_true(mot_json_number(mot_json_get(device, "gflops"), 0) == 50);
     assert_true(mot_json_number(mot_json_get(device, "launch"), 0) == 2e-6);
     const MotJson *link = mot_json_at(mot_json_get(root, "links"), 0);
@@ -197,6 +197,7 @@ static void refuses_with_file_and_line(void **state)
         {"devices: [{name: a}]", "devices: [&x {name: a}]", "anchors"},
         {"devices: [{name: a}]", "devices: [*x]", "aliases"},
         {"devices: [{name: a}]", "devices: [{name: }]", "name has no value"},
+        {"devices: [{name: a}]", "devices: [{name: \"a\\nb\"}]", "has control characters"},
         {DEVICES, "devices: [{name: a}, {name: a}]", "two devices are named \"a\""},
         {"devices: [{name: a, backend: cpu}]", "devices: [{name: a, backend: tpu}]",
          "no backend \"tpu\""},
