@@ -59,6 +59,8 @@ MotStatus mot_balance_begin(MotTrainer *t)
     t->balancer = mot_balancer_make(t->job->session, NULL);
     t->cutter = NULL;
     mot_replanning_begin(t, NULL);
+    if (strcmp(mode, "zero") != 0)
+        MOT_TRY(mot_cutting_refuse(t));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if (strcmp(mode, modes[i].name) == 0)
             return modes[i].begin(t);

@@ -79,6 +79,15 @@ MotStatus mot_cutting_begin(MotTrainer *t)
     return begin(t, &opts, (MotCutPick)pick);
 }
 
+MotStatus mot_cutting_refuse(MotTrainer *t)
+{
+    for (const MotOption *o = mot_cutting_options; o->name; o++)
+        if (mot_args_has(t->job->args, o->name))
+            return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%s is for --balance zero",
+                            o->name);
+    return MOT_OK;
+}
+
 MotStatus mot_lending_begin(MotTrainer *t)
 {
     const MotProgram *p = t->job->pipeline->stages.data[0];

@@ -10,6 +10,8 @@ extern const MotOption mot_cutting_options[];
 MOT_CHECKED MotStatus mot_cutting_begin(MotTrainer *t);
 /* The same for --balance migrate: they have others compute the columns, which costs no accuracy. */
 MOT_CHECKED MotStatus mot_lending_begin(MotTrainer *t);
+/* Fails with MOT_ERR_USAGE if the command line has options of cuts: for other modes. */
+MOT_CHECKED MotStatus mot_cutting_refuse(MotTrainer *t);
 /* Before and after a step, counted from 0; nothing without a cutter. The log gets a record if there is something to say. */
 MOT_CHECKED MotStatus mot_cutting_before(MotTrainer *t, int64_t step);
 void mot_cutting_after(MotTrainer *t, int64_t step, FILE *log);

@@ -194,11 +194,18 @@ static MotStatus parse_word(Parse *p, const char *item, size_t row, const char *
     return refuse(p, item, words[row].what);
 }
 
+static bool is_seen(const Parse *p, const char *key)
+{
+    uint32_t i = 0;
+    while (i < p->seen.n && strcmp(p->seen.data[i], key) != 0)
+        i++;
+    return i < p->seen.n;
+}
+
 static MotStatus check_unseen(Parse *p, const char *item, const char *key)
 {
-    for (uint32_t i = 0; i < p->seen.n; i++)
-        if (strcmp(p->seen.data[i], key) == 0)
-            return refuse(p, item, "given twice");
+    if (is_seen(p, key))
+        return refuse(p, item, "given twice");
     mot_vec_push(&p->ctx->arena, &p->seen, key);
     return MOT_OK;
 }
@@ -248,6 +255,10 @@ static MotStatus check_demo(Parse *p)
     const MotDemo *d = &p->o.demo;
     if (!d->replicas)
         return refuse(p, "demo", "replicas=N is needed: it is part of what is computed");
+    if (d->alpha > 1)
+        return refuse(p, "alpha", "a part of what is sent, from 0 to 1");
+    if (is_seen(p, "beta") && is_seen(p, "decay"))
+        return refuse(p, "beta", "stands instead of decay, not beside it");
     bool is_scaled = d->base == MOT_BASE_SGD || d->base == MOT_BASE_ADAMW;
     if (is_scaled && d->beta < 0)
         return refuse(p, base_names[d->base],

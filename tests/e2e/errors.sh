@@ -191,6 +191,8 @@ done <<'TABLE'
 2|there is nothing to train on|$TRAIN --data text:text --dim batch=0
 2|needs a model with one input of tokens|train $MLP --loss cross_entropy:logits:labels --steps 1 --out out --data tokens:tokens.bin
 2|unknown optimizer|$TRAIN --data text:text --optimizer bogus
+2|--cut-most is for --balance zero|$TRAIN --data text:text --cut-most 0.5
+2|--target is for --balance zero|$TRAIN --data text:text --balance shares --target min
 8|the loss of step 2 is|$TRAIN --data text:text --optimizer sgd:lr=1e38
 2|the steps are 0 to 1|$TRAIN --data text:text --resize 2:1
 2|the steps are 0 to 1|$TRAIN --data text:text --resize -1:1

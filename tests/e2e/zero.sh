@@ -87,6 +87,7 @@ refuses "another consent" '--allow "speed": it is cuts' --allow speed
 refuses "another fill" 'zero, mean or last' --allow cuts --cut-fill nothing
 refuses "another target" 'mean, median or min' --balance zero --allow cuts --target best
 refuses "a part beyond 1" 'a part, from 0 to 1' --balance zero --allow cuts --accuracy-budget 2
+refuses "options of cuts where nothing is cut" 'is for --balance zero' --balance shares --cut-most 0.5
 refuses "last gradients of several micro-batches" 'one micro-batch' --balance zero --allow cuts --cut-fill last --accumulate 2
 programs() { MOTLEY_DUMP=after:lower train "$@" 2>&1 | grep -c '  cut @cut' || true; }
 check "without consent no program has cuts" [ "$(programs plain calm 1)" = 0 ]

@@ -93,6 +93,8 @@ static void bad_text_is_refused_and_its_neighbour_accepted(void **state)
         {"demo:replicas=2,select=some", "random or striding", "demo:replicas=2,select=random"},
         {"demo:replicas=2,delay=2", "0 or 1 round", "demo:replicas=2,delay=1,select=striding"},
         {"demo:replicas=2,decay=1", "[0, 1)", "demo:replicas=2,decay=0.99"},
+        {"demo:replicas=2,alpha=1.5", "from 0 to 1", "demo:replicas=2,alpha=1"},
+        {"demo:replicas=2,beta=0.9,decay=0.9", "instead of decay", "demo:replicas=2,beta=0.9"},
         {"adamw:replicas=2", "no such option", "adamw:wd=0"},
         {"adam:betas=0.9", "two numbers", "adam:betas=0.9/0"},
         {"adam:betas=0.9/1", "two numbers", "adam:betas=0/0.999"},
