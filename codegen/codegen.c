@@ -60,7 +60,7 @@ static const char *find_folder(MotCtx *ctx, const char *wish)
     char *path = NULL;
     if (wish)
         path = *wish ? mot_arena_strdup(&ctx->arena, wish) : NULL;
-    else if (cache && *cache)
+    else if (cache && *cache == '/') /* a relative one is to be ignored: XDG Base Directory */
         path = mot_arena_printf(&ctx->arena, "%s/motley", cache);
     else if (home && *home)
         path = mot_arena_printf(&ctx->arena, "%s/.cache/motley", home);

@@ -272,7 +272,9 @@ static MotStatus take_array(MotData *d, uint32_t k, const MotTensor *array, cons
                         mot_quote(&d->ctx->arena, field->input),
                         mot_shape_text(&d->ctx->arena, field->type.dims, field->type.rank));
     if (d->arrays[0].data && d->n_train + d->n_valid != array->type.dims[0])
-        return refuse(d, path, "has another number of rows than the array before it");
+        return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
+                        "has %lld rows, the array before it has %lld",
+                        (long long)array->type.dims[0], (long long)(d->n_train + d->n_valid));
     d->arrays[k] = *array;
     d->sample_bytes[k] = mot_type_bytes(&field->type) / d->opts.batch;
     d->n_valid = array->type.dims[0] / VALIDATION_PART;

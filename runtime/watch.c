@@ -274,10 +274,10 @@ static MotStatus report_hang(MotSession *s)
         halt(s, named);
     else
         mot_watch_stop(s);
-    mot_fail(
-        s->ctx, MOT_ERR_RANK, MOT_NOWHERE,
-        "%s %s %s: no rank has retired an instruction for %.0f s", mot_host_rank_name(s, named),
-        is_known ? "hangs" : "and all others wait for one another", where, s->opts.hang_seconds);
+    mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE,
+             "%s %s %s: no rank has retired an instruction for %g s", mot_host_rank_name(s, named),
+             is_known ? "hangs" : "and all others wait for one another", where,
+             s->opts.hang_seconds);
     if (waits)
         mot_note(s->ctx, "%s", waits);
     return s->ctx->status;

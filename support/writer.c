@@ -79,10 +79,25 @@ MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *data, size_t
     return mot_writer_close(&w);
 }
 
+/* As mkdir, with the folders above. `path` is as it was afterwards. */
+static int make_dirs(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (mkdir(path, 0777) == 0)
+        return 0;
+    if (errno != ENOENT || !slash || slash == path)
+        return -1;
+    *slash = 0;
+    int made = make_dirs(path);
+    *slash = '/';
+    return made == 0 || errno == EEXIST ? mkdir(path, 0777) : -1;
+}
+
 MotStatus mot_file_make_dir(MotCtx *ctx, const char *path)
 {
     struct stat st;
-    int made = mot_fault(ctx->faults, MOT_FAULT_write) ? -1 : mkdir(path, 0777);
+    char *copy = mot_arena_strdup(&ctx->arena, path);
+    int made = mot_fault(ctx->faults, MOT_FAULT_write) ? -1 : make_dirs(copy);
     if (made == 0 || (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
         return MOT_OK;
     return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be made a directory: %s",

@@ -24,7 +24,7 @@ void mot_writer_abandon(MotWriter *writer);
 
 /* The three in one. */
 MOT_CHECKED MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *data, size_t bytes);
-/* Makes a directory; one that is there already is fine. */
+/* Makes a directory and those above it; one that is there already is fine. */
 MOT_CHECKED MotStatus mot_file_make_dir(MotCtx *ctx, const char *path);
 
 /*

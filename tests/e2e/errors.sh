@@ -168,6 +168,7 @@ done <<'TABLE'
 2|"foo=x.npy" names no input|$TRAIN --data npy:input_ids=rows.npy,labels=rows.npy,foo=x.npy
 7|label -7 at index 0|$TRAIN --data npy:input_ids=rows.npy,labels=rows_negative.npy
 0|no validation|$TRAIN --data npy:input_ids=a,b.npy,labels=a,labels=c.npy
+7|few.npy: has 9 rows, the array before it has 40|$TRAIN --data npy:input_ids=rows.npy,labels=few.npy
 0||$TRAIN --data text:a,b.text,unit=char
 0||$TRAIN_MLP --data idx:a,b,labels=c
 0||$TRAIN_MLP --data csv:a,b.csv,label=class
@@ -197,6 +198,8 @@ done <<'TABLE'
 2|the steps are 0 to 1|$TRAIN --data text:text --resize 2:1
 2|the steps are 0 to 1|$TRAIN --data text:text --resize -1:1
 1|can't be made a directory|$TRAIN --data text:text --out text
+1|can't be made a directory: Not a directory|$TRAIN --data text:text --out text/a/b
+0||$TRAIN --data text:text --out deep/er/out/
 1|can't be written|$TRAIN --data text:text --log nofolder/log
 2|own_rows.npy: is read here|$TRAIN --data npy:input_ids=few.npy,labels=own_rows.npy --log own_rows.npy
 2|own.onnx: is read here|train own.onnx --loss cross_entropy:logits:labels --steps 2 --out out -q --data idx:images,digits --log ./own.onnx
@@ -301,6 +304,11 @@ expect 0 '' "$MOTLEY" ckpt verify kept
 expect 0 '' test "$(head -1 stdout)" = "kept/$newest: not finished"
 rm kept/step-*/manifest.json
 expect 7 'kept: holds no sound checkpoint' "$MOTLEY" ckpt verify kept
+
+# A relative $XDG_CACHE_HOME is none.
+expect 0 '' env XDG_CACHE_HOME=relative HOME="$work/home" "$MOTLEY" run "$MLP" --input x=own.npy
+expect 1 '' test -e relative
+expect 0 '' test -d home/.cache/motley
 
 expect 0 '' cmp "$MLP" own.onnx # what is read is as it was
 expect 0 '' cmp "$root/models/fixtures/mlp/x.npy" own.npy
