@@ -146,6 +146,9 @@ check "the text has two axes" [ "$(grep -c 'axis {' "$work/axes.plan")" = 2 ]
 train f "$work/axes.plan" --shares e=3/1 --shares d=1/1 --resize 1:d=1/2 --resize 2:e=0/1 >/dev/null 2>&1
 close() { paste <(losses "$1") <(losses "$2") | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 5e-4) bad = 1 } END { exit bad || NR != 3 }'; }
 check "a plan of two axes trains alike, and is resized by axis" close a f
+(data=(--data "text:$work/text" --steps 2 -q); train g "$work/axes.plan" --shares e=3/1 --shares d=1/1 --resize 1:d=1/2) >/dev/null 2>&1
+train g "$work/axes.plan" --resize 2:e=0/1 --resume >/dev/null 2>&1
+check "resumed, each axis has the shares that it had" [ "$(losses f)" = "$(losses g)" ]
 check "shares that could be any axis's are refused" refused 2 'stage 0 has the axis "e" over 2 devices' train d "$work/axes.plan" --shares 1/1
 check "so are such resizes" refused 2 'has several axes' train d "$work/axes.plan" --resize 1:1/2
 
