@@ -1,7 +1,7 @@
 """Writes the small ONNX models of this folder and the PyTorch fixtures they are tested against.
 
     export.py [--only GLOB]     FOLDER/*.onnx, FOLDER/fixtures/, FOLDER/meta.json
-    export.py --bench DIR       the benchmark GPT (10.7M parameters) and MLP, each with a batch and losses
+    export.py --bench DIR       the benchmark GPT (10.7M parameters), MLP and ViT, each with a batch and losses
 
 Every export is checked here: by onnx.checker, by ONNX Runtime against PyTorch's output, and by
 finding each parameter of the network among the file's initializers. README.md says what lies
@@ -42,6 +42,8 @@ VIT_BATCH = 12
 CHAR = nets.GptConfig(layers=3, dim=64, heads=8, seq=64, vocab=96)
 CHAR_BATCH = 30
 BENCH = nets.GptConfig(layers=6, dim=384, heads=6, seq=256, vocab=65, bias=False)
+BENCH_VIT = nets.VitConfig(layers=3, dim=128, heads=16, image=8, patch=2, classes=10)
+BENCH_VIT_BATCH = 64
 BENCH_OPTIMIZER = "adamw:lr=0.0003,betas=0.9/0.95,eps=1e-8,wd=0.1"
 
 
@@ -325,11 +327,21 @@ def bench_mlp():
     return model, {"x": torch.randn(256, 784)}, torch.randint(10, (256,))
 
 
+def bench_vit(seed):
+    """A transformer over images of digits: model, inputs, labels."""
+    torch.manual_seed(seed)
+    images = torch.rand(BENCH_VIT_BATCH, 8, 8)
+    return nets.Vit(BENCH_VIT).eval(), {"images": images}, torch.randint(10, (BENCH_VIT_BATCH,))
+
+
 BENCH_MODELS = {
     "gpt": lambda: bench_gpt(BENCH, 4),  # nanoGPT without biases
     "gpt30": lambda: bench_gpt(BENCH, 30),
     "char32": lambda: bench_gpt(CHAR, 32),  # gpt_char.onnx for four replicas
     "mlp": bench_mlp,
+    "vit1": lambda: bench_vit(1),
+    "vit2": lambda: bench_vit(2),
+    "vit3": lambda: bench_vit(3),
 }
 
 
@@ -344,7 +356,8 @@ def export_bench(folder, name):
     folder.mkdir(parents=True, exist_ok=True)
     model, inputs, labels = load_bench(name)
     path = folder / "model.onnx"
-    write_onnx(model, inputs, "logits", path, Export(name, "dynamo", 18, False, False))
+    is_dynamic = name.startswith("vit")  # to be tested on another number of images
+    write_onnx(model, inputs, "logits", path, Export(name, "dynamo", 18, False, is_dynamic))
     for key, value in (inputs | {"labels": labels}).items():
         reference.save(folder, key, value.numpy())
     meta = {"loss": "cross_entropy:logits:labels", "optimizer": BENCH_OPTIMIZER}
