@@ -358,22 +358,39 @@ static MotStatus publish(MotTrainer *t)
                           mot_text_get(&w.text), w.text.n);
 }
 
-MotStatus mot_trainer_keep_folder(MotTrainer *t)
+static MotStatus make_folder_again(MotTrainer *t)
 {
-    if (access(t->lock, F_OK) == 0)
-        return MOT_OK;
-    mot_trainer_make_room(t);
-    mot_warn(
-        t->ctx, (MotLoc){t->out, NULL},
-        "was removed while the training writes into it; it is made again, without what it held");
+    FILE *log_file;
     MOT_TRY(mot_file_make_dir(t->ctx, t->out));
     MOT_TRY(mot_file_lock(t->ctx, t->lock));
     t->control = mot_control_open(t->ctx, t->out);
     MOT_TRY(publish(t));
     if (access(t->log, F_OK) == 0)
         return MOT_OK;
+    MOT_TRY(mot_log_open(t->ctx, t->log, t->step, &log_file));
     fclose(t->log_file);
-    return mot_log_open(t->ctx, t->log, t->step, &t->log_file);
+    t->log_file = log_file;
+    return MOT_OK;
+}
+
+MotStatus mot_trainer_keep_folder(MotTrainer *t)
+{
+    enum { MOST_VANISHED = 100 };
+    if (access(t->lock, F_OK) == 0) {
+        t->n_vanished = 0;
+        return MOT_OK;
+    }
+    mot_trainer_make_room(t);
+    mot_warn(
+        t->ctx, (MotLoc){t->out, NULL},
+        "was removed while the training writes into it; it is made again, without what it held");
+    MotStatus status = make_folder_again(t);
+    if (status == MOT_OK || ++t->n_vanished == MOST_VANISHED)
+        return status;
+    mot_error_clear(
+        t->ctx); /* who removes it may still be at it: all of it again after the next step */
+    unlink(t->lock);
+    return MOT_OK;
 }
 
 MotStatus mot_trainer_renew(MotTrainer *t)

@@ -36,6 +36,7 @@ typedef struct MotTrainer {
     int64_t steps, validate_every, save_every, first_step;
     uint64_t seed;
     const char *out, *lock, *log, *data_text;
+    uint32_t n_vanished; /* steps in a row after which `out` was gone and could not be made again */
     const char *structure; /* of the model, for checkpoints */
     MotResize *resizes;
     uint32_t n_resizes;
