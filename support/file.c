@@ -58,9 +58,10 @@ MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **ou
     return MOT_OK;
 }
 
+/* A mapping keeps its inode, so that no later file gets its number; of an empty file there is none. */
 static bool is_file_of(const MotFileMap *map, const struct stat *st)
 {
-    return map->device == st->st_dev && map->inode == st->st_ino;
+    return map->data && map->device == st->st_dev && map->inode == st->st_ino;
 }
 
 MotStatus mot_file_check_unchanged(MotCtx *ctx, const char *path, const MotFileMap *map)
