@@ -81,11 +81,27 @@ static MotStatus find_functions(MotCtx *ctx, MotNvrtc *n)
                    : MOT_OK;
 }
 
+/*
+ * NVRTC opens its built-in functions by name when it first compiles, and finds them beside itself by its own RUNPATH. Where dlopen is
+ * intercepted (ASan) that path is not the caller's; a library that is loaded already is found by its name alone.
+ */
+static void load_builtins(MotCtx *ctx, const MotNvrtc *n, int major, int minor)
+{
+    Dl_info info;
+    if (!dladdr(*(void *const *)&n->nvrtcVersion, &info) || !strrchr(info.dli_fname, '/'))
+        return;
+    int folder = (int)(strrchr(info.dli_fname, '/') - info.dli_fname);
+    dlopen(mot_arena_printf(&ctx->arena, "%.*s/libnvrtc-builtins.so.%d.%d", folder, info.dli_fname,
+                            major, minor),
+           RTLD_NOW | RTLD_LOCAL);
+}
+
 static MotStatus ask_library(MotCtx *ctx, MotNvrtc *n)
 {
     int major, minor;
     if (n->nvrtcVersion(&major, &minor) || n->nvrtcGetNumSupportedArchs(&n->n_archs))
         return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "NVRTC does not tell its version");
+    load_builtins(ctx, n, major, minor);
     int *archs = mot_arena_array(&ctx->arena, int, n->n_archs);
     if (n->nvrtcGetSupportedArchs(archs))
         return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,

@@ -70,7 +70,7 @@ for old, new in ((b"logits", b"lo\x1b[5m"), (b"layers.0", b"la\x1b[31m0"), (b"/l
     data = data.replace(old, new)
 open("names.onnx", "wb").write(data)
 open("operator.onnx", "wb").write(data.replace(b"Gemm", b"G\x1bmm"))
-open("names.yaml", "w").write('devices: [{name: "\\e[7ma"}, {name: b, slow: 2}]\n')
+open("names.yaml", "w").write('devices: [{name: a}, {name: b, slow: 2}]\n')
 PYTHON
 clean() { # COMMAND...: succeeds or fails as it likes, but prints no escape character
     checks=$((checks + 1))

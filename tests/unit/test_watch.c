@@ -16,6 +16,14 @@
 
 enum { N_RANKS = 4, N_CHANNELS = 2, NOBODY = -1 };
 
+/* Gates have cache lines of their own, of which an arena knows nothing. */
+static void *in_lines(MotArena *arena, size_t bytes)
+{
+    enum { LINE = 64 };
+    uintptr_t place = (uintptr_t)mot_arena_alloc(arena, bytes + LINE);
+    return (void *)((place + LINE - 1) / LINE * LINE);
+}
+
 /* Four ranks in one command, whose program has a single all-reduce. */
 static MotSession *make_session(MotCtx *ctx, double hang_seconds)
 {
@@ -36,10 +44,10 @@ static MotSession *make_session(MotCtx *ctx, double hang_seconds)
                       .bindings = mot_arena_array(arena, MotBinding, N_RANKS),
                       .n_commands = 1};
     s->pipeline = mot_pipeline_make(ctx, &p, 1, NULL, 0);
-    s->shared = mot_arena_alloc(arena, sizeof *s->shared + N_RANKS * sizeof *s->shared->rank);
+    s->shared = in_lines(arena, sizeof *s->shared + N_RANKS * sizeof *s->shared->rank);
     s->shared->n_ranks = N_RANKS;
     s->shared->command = MOT_CMD_RUN;
-    s->shared->mail = mot_arena_array(arena, MotMail, N_CHANNELS * N_RANKS);
+    s->shared->mail = in_lines(arena, N_CHANNELS * N_RANKS * sizeof(MotMail));
     for (uint32_t i = 0; i < N_RANKS; i++) {
         atomic_store(&s->shared->rank[i].section, MOT_SECTION_STEP);
         s->rank[i].pid = fork();
