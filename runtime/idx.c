@@ -54,6 +54,7 @@ static MotStatus read_header(MotCtx *ctx, const char *path, const MotFileMap *fi
         out_type->dims[d] = (int64_t)read_big_endian(p + 4 + 4 * (size_t)d, 4);
         overflows |= __builtin_mul_overflow(bytes, (uint64_t)out_type->dims[d], &bytes);
     }
+    overflows |= !mot_type_fits(out_type); /* 2^32 * 2^32 * 0 elements are no bytes */
     if (overflows || bytes != file->n - head)
         return mot_fail(ctx, MOT_ERR_DATA, loc, "holds %zu bytes of elements; its header says [%s]",
                         file->n - head,
