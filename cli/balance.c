@@ -76,6 +76,12 @@ void mot_balance_write(FILE *log, MotJsonWriter *w)
     fflush(log);
 }
 
+void mot_balance_tell(MotTrainer *t, int64_t step, const char *what)
+{
+    mot_trainer_make_room(t);
+    mot_info(t->ctx, "balance after step %lld: %s", (long long)step + 1, what);
+}
+
 MotJsonWriter mot_balance_record(MotTrainer *t, int64_t step, const char *action)
 {
     MotJsonWriter w;
@@ -120,9 +126,8 @@ static void log_decision(MotTrainer *t, int64_t step, const MotDecision *d, FILE
         mot_json_put_int(&w, "effective", step + 1 + MOT_BALANCE_DELAY);
     if (d->before > 0)
         mot_json_put_number(&w, "before_ms", d->before * 1e3);
-    if (d->predicted > 0) {
+    if (d->predicted > 0)
         mot_json_put_number(&w, "predicted_ms", d->predicted * 1e3);
-    }
     if (d->kind == MOT_BALANCE_MEASURED || d->kind == MOT_BALANCE_UNDO)
         mot_json_put_number(&w, "measured_ms", d->measured * 1e3);
     mot_balance_write(log, &w);
@@ -175,8 +180,6 @@ void mot_balance_after(MotTrainer *t, int64_t step, FILE *log)
     if (d.kind == MOT_BALANCE_KEEP)
         return;
     log_decision(t, step, &d, log);
-    mot_trainer_make_room(t);
-    mot_info(t->ctx, "balance after step %lld: %s", (long long)step + 1,
-             decision_text(t, step, &d));
+    mot_balance_tell(t, step, decision_text(t, step, &d));
     mot_replanning_after(t, step, &d);
 }

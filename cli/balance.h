@@ -14,5 +14,7 @@ void mot_balance_after(MotTrainer *t, int64_t step, FILE *log);
 /* A record of the log of what was decided after a step, to be filled; and written. */
 MotJsonWriter mot_balance_record(MotTrainer *t, int64_t step, const char *action);
 void mot_balance_write(FILE *log, MotJsonWriter *w);
+/* The same for the user, in a line. */
+void mot_balance_tell(MotTrainer *t, int64_t step, const char *what);
 
 #endif

@@ -192,7 +192,5 @@ void mot_cutting_after(MotTrainer *t, int64_t step, FILE *log)
     if (d.kind == MOT_BALANCE_KEEP)
         return;
     log_decision(t, step, &d, log);
-    mot_trainer_make_room(t);
-    mot_info(t->ctx, "balance after step %lld: %s", (long long)step + 1,
-             decision_text(t, step, &d));
+    mot_balance_tell(t, step, decision_text(t, step, &d));
 }

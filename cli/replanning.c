@@ -32,11 +32,11 @@ static void schedule(MotTrainer *t, int64_t step, double before, const MotReplan
     mot_json_put_number(&w, "before_ms", r->before * 1e3);
     mot_json_put_number(&w, "predicted_ms", r->predicted * 1e3);
     mot_balance_write(t->log_file, &w);
-    mot_trainer_make_room(t);
-    mot_info(t->ctx,
-             "balance after step %lld: another plan from step %lld on, to save %.1f of %.1f ms a "
-             "step",
-             (long long)step + 1, (long long)r->effective + 1, r->predicted * 1e3, r->before * 1e3);
+    mot_balance_tell(
+        t, step,
+        mot_arena_printf(&t->ctx->arena,
+                         "another plan from step %lld on, to save %.1f of %.1f ms a step",
+                         (long long)r->effective + 1, r->predicted * 1e3, r->before * 1e3));
 }
 
 /* What failed says why, and the training goes on as it was. */

@@ -22,8 +22,5 @@ MOT_CHECKED MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program,
 /* One kernel, by LLVM. `key` is stored in the image. */
 MOT_CHECKED MotStatus mot_codegen_kernel(MotCtx *ctx, const MotGraph *graph, MotIsa isa,
                                          uint64_t key, MotImageBytes *out_image);
-/* The LLVM IR of a kernel as text, after the passes if `is_optimized`; for people and tests. */
-MOT_CHECKED MotStatus mot_codegen_text(MotCtx *ctx, const MotGraph *graph, MotIsa isa,
-                                       bool is_optimized, const char **out_text);
 
 #endif

@@ -58,11 +58,8 @@ typedef struct {
     MotLlvm l;
     LLVMTargetMachineRef machine;
     LLVMMemoryBufferRef object;
-    char *text;
     uint64_t key;
     MotImageBytes *out_image;
-    bool is_optimized; /* of the text */
-    const char **out_text;
 } Compilation;
 
 static MotStatus optimize(const Compilation *c)
@@ -113,43 +110,18 @@ static MotStatus make_image(MotCtx *ctx, void *self)
     return MOT_OK;
 }
 
-static MotStatus make_text(MotCtx *ctx, void *self)
-{
-    Compilation *c = self;
-    MotStatus status = mot_llvm_print(&c->l);
-    if (status == MOT_OK && c->is_optimized)
-        status = optimize(c);
-    c->text = LLVMPrintModuleToString(c->l.module);
-    *c->out_text = mot_arena_strdup(&ctx->arena, c->text);
-    return status;
-}
-
-static MotStatus compile(MotCtx *ctx, const MotGraph *graph, MotIsa isa, Compilation *c,
-                         MotStatus (*body)(MotCtx *, void *))
-{
-    MotKernelIr kernel;
-    MOT_TRY(mot_kernel_build(ctx, graph, &kernel));
-    MOT_TRY(make_machine(ctx, isa, &c->machine));
-    mot_llvm_init(&c->l, ctx, &kernel, isa);
-    MotStatus status = mot_ctx_run(ctx, body, c);
-    if (c->object)
-        LLVMDisposeMemoryBuffer(c->object);
-    LLVMDisposeMessage(c->text);
-    mot_llvm_deinit(&c->l);
-    LLVMDisposeTargetMachine(c->machine);
-    return status;
-}
-
 MotStatus mot_codegen_kernel(MotCtx *ctx, const MotGraph *graph, MotIsa isa, uint64_t key,
                              MotImageBytes *out_image)
 {
     Compilation c = {.key = key, .out_image = out_image};
-    return compile(ctx, graph, isa, &c, make_image);
-}
-
-MotStatus mot_codegen_text(MotCtx *ctx, const MotGraph *graph, MotIsa isa, bool is_optimized,
-                           const char **out_text)
-{
-    Compilation c = {.is_optimized = is_optimized, .out_text = out_text};
-    return compile(ctx, graph, isa, &c, make_text);
+    MotKernelIr kernel;
+    MOT_TRY(mot_kernel_build(ctx, graph, &kernel));
+    MOT_TRY(make_machine(ctx, isa, &c.machine));
+    mot_llvm_init(&c.l, ctx, &kernel, isa);
+    MotStatus status = mot_ctx_run(ctx, make_image, &c);
+    if (c.object)
+        LLVMDisposeMemoryBuffer(c.object);
+    mot_llvm_deinit(&c.l);
+    LLVMDisposeTargetMachine(c.machine);
+    return status;
 }

@@ -369,17 +369,3 @@ MotStatus mot_kernel_build(MotCtx *ctx, const MotGraph *graph, MotKernelIr *out_
     MOT_TRY(build_op_nests(&b));
     return build_dag_nests(&b);
 }
-
-bool mot_kernel_supports(MotCtx *ctx, const MotGraph *graph, const char **out_reason)
-{
-    if (ctx->status != MOT_OK)
-        return false;
-    MotKernelIr kernel;
-    bool is_supported = mot_kernel_build(ctx, graph, &kernel) == MOT_OK;
-    if (out_reason)
-        *out_reason =
-            is_supported ? NULL : mot_arena_strdup(&ctx->arena, mot_text_get(&ctx->error));
-    if (!is_supported)
-        mot_error_clear(ctx);
-    return is_supported;
-}

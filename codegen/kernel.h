@@ -177,7 +177,5 @@ typedef struct MotKernelIr {
 
 /* Builds the nests of a launch's graph. Fails with MOT_ERR_UNSUPPORTED and the reason when no shape covers it. */
 MOT_CHECKED MotStatus mot_kernel_build(MotCtx *ctx, const MotGraph *graph, MotKernelIr *out_kernel);
-/* Whether mot_kernel_build succeeds; if not, out_reason (may be NULL) says why. Leaves the context's error as it was. */
-bool mot_kernel_supports(MotCtx *ctx, const MotGraph *graph, const char **out_reason);
 
 #endif

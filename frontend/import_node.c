@@ -324,26 +324,14 @@ MotValue mot_node_expand_dims(MotNode *n, MotValue x, int axis)
     return mot_reshape(n->b, x, type.rank + 1, type.dims);
 }
 
-/* Moves one axis. */
-static MotValue move_axis(MotNode *n, MotValue x, int from, int to)
-{
-    int64_t perm[MOT_MAX_RANK];
-    int rank = mot_value_type(n, x)->rank;
-    for (int i = 0, next = 0; i < rank; i++) {
-        next += next == from;
-        perm[i] = i == to ? from : next++;
-    }
-    return mot_transpose(n->b, x, perm);
-}
-
 MotValue mot_node_axis_last(MotNode *n, MotValue x, int from)
 {
-    return move_axis(n, x, from, mot_value_type(n, x)->rank - 1);
-}
-
-MotValue mot_node_last_to(MotNode *n, MotValue x, int to)
-{
-    return move_axis(n, x, mot_value_type(n, x)->rank - 1, to);
+    int64_t perm[MOT_MAX_RANK];
+    int last = mot_value_type(n, x)->rank - 1;
+    for (int i = 0; i < last; i++)
+        perm[i] = i + (i >= from);
+    perm[last] = from;
+    return mot_transpose(n->b, x, perm);
 }
 
 /* The same tensor with every index in 0..size-1. */

@@ -140,9 +140,8 @@ MotValue mot_node_vector(MotNode *n, const int64_t *data, int64_t count);
 /* x broadcast to the shape of `type`. */
 MotValue mot_node_expand(MotNode *n, MotValue x, const MotType *type);
 MotValue mot_node_expand_dims(MotNode *n, MotValue x, int axis);
-/* x with axis `from` at the end, or the end put back to `to`. */
+/* x with axis `from` at the end. */
 MotValue mot_node_axis_last(MotNode *n, MotValue x, int from);
-MotValue mot_node_last_to(MotNode *n, MotValue x, int to);
 /* Indices counted from the end made indices from the start; known ones are range-checked. */
 MotValue mot_node_index(MotNode *n, MotValue index, int64_t size);
 /* x - max - log(sum(exp(x - max))). */

@@ -557,10 +557,3 @@ const uint32_t *mot_data_vocabulary(const MotData *d, uint32_t *out_n)
     *out_n = d->n_vocabulary;
     return d->vocabulary;
 }
-
-const char *mot_data_text(const MotData *d, MotArena *arena)
-{
-    return mot_arena_printf(arena, "%lld training and %lld validation samples, %lld steps an epoch",
-                            (long long)d->n_train, (long long)d->n_valid,
-                            (long long)mot_data_steps_per_epoch(d));
-}

@@ -49,7 +49,5 @@ void mot_data_validation_batch(MotData *data, int64_t index, void *const *out_fi
 
 /* Characters: the code point of every token, `out_n` of them; NULL for other data. */
 const uint32_t *mot_data_vocabulary(const MotData *data, uint32_t *out_n);
-/* One line for the user: what the data is and how it is divided. */
-const char *mot_data_text(const MotData *data, MotArena *arena);
 
 #endif

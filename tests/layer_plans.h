@@ -7,16 +7,6 @@
 
 #include "tests/plan_run.h"
 
-static const Model mlp = {
-    "models/mlp_dynamo20_opt_static.onnx", "cross_entropy:logits:labels",    "x",
-    "models/fixtures/mlp/x.npy",           "models/fixtures/mlp/labels.npy", NULL};
-static const Model gpt = {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx",
-                          "cross_entropy:logits:labels",
-                          "input_ids",
-                          "models/fixtures/gpt_erf/input_ids.npy",
-                          "models/fixtures/gpt_erf/labels.npy",
-                          NULL};
-
 static const MeshShape meshes[] = {
     {1, {1}, {{1}}}, {1, {2}, {{1, 1}}}, {1, {3}, {{5, 0, 2}}}, {1, {4}, {{8, 4, 2, 1}}}};
 enum { N_MESHES = sizeof meshes / sizeof *meshes, MAX_LAYERS = 64, MAX_DEVICES = 4 };

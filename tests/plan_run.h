@@ -31,6 +31,16 @@ typedef struct Model {
     void (*edit)(MotGraph *); /* what is changed in the forward graph; NULL: nothing */
 } Model;
 
+static const Model mlp = {
+    "models/mlp_dynamo20_opt_static.onnx", "cross_entropy:logits:labels",    "x",
+    "models/fixtures/mlp/x.npy",           "models/fixtures/mlp/labels.npy", NULL};
+static const Model gpt = {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx",
+                          "cross_entropy:logits:labels",
+                          "input_ids",
+                          "models/fixtures/gpt_erf/input_ids.npy",
+                          "models/fixtures/gpt_erf/labels.npy",
+                          NULL};
+
 enum { N_STEPS = 3 };
 
 /* A training graph for 1 / n_micro of the batch, and the whole batch. */

@@ -204,13 +204,10 @@ void mot_lower_find_layers(MotLowering *l)
 
 /* ---- Buffers ---- */
 
-uint32_t mot_cut_add_local(MotLowering *l, MotType type, MotType global)
+uint32_t mot_cut_add_buf(MotLowering *l, MotBufKind kind, MotType type, MotType global)
 {
-    MotBuf buf = {.kind = MOT_BUF_LOCAL,
-                  .type = type,
-                  .global = global,
-                  .sharding = mot_replicated,
-                  .copies = 1};
+    MotBuf buf = {
+        .kind = kind, .type = type, .global = global, .sharding = mot_replicated, .copies = 1};
     mot_vec_push(&l->ctx->arena, &l->program->bufs, buf);
     return l->program->bufs.n - 1;
 }
@@ -244,10 +241,11 @@ static const MotCut *get_cut(MotLowering *l, MotLayer *layer)
         .param = l->home[layer->w] - 1,
         .param_dim = layer->w_dim,
         .dim = p->dims.n - 1,
-        .list = mot_cut_add_local(l, mot_type_make(MOT_I64, 1, &kept), global),
-        .place =
-            mot_cut_add_local(l, mot_type_make(MOT_I64, 1, &weight.dims[layer->w_dim]), global),
-        .held = mot_cut_add_local(l, mot_type_make(MOT_I64, 1, &weight.dims[layer->w_dim]), global),
+        .list = mot_cut_add_buf(l, MOT_BUF_LOCAL, mot_type_make(MOT_I64, 1, &kept), global),
+        .place = mot_cut_add_buf(l, MOT_BUF_LOCAL,
+                                 mot_type_make(MOT_I64, 1, &weight.dims[layer->w_dim]), global),
+        .held = mot_cut_add_buf(l, MOT_BUF_LOCAL,
+                                mot_type_make(MOT_I64, 1, &weight.dims[layer->w_dim]), global),
         .n_kept = mot_arena_array(arena, int64_t, p->mesh.n_devices),
         .n_helped = mot_arena_array(arena, int64_t, p->mesh.n_devices),
         .flops = count_flops(l, layer)};
@@ -276,15 +274,9 @@ uint32_t mot_cut_view_places(MotLowering *l, uint32_t place, int dim, int rank)
 /* A buffer like `buf` with the kept columns of dim `dim` only. */
 uint32_t mot_cut_add_compact(MotLowering *l, uint32_t buf, int dim, int64_t columns)
 {
-    MotBuf compact = l->program->bufs.data[buf];
-    compact = (MotBuf){.kind = MOT_BUF_SCRATCH,
-                       .type = compact.type,
-                       .global = compact.global,
-                       .sharding = mot_replicated,
-                       .copies = 1};
-    compact.type.dims[dim] = columns;
-    mot_vec_push(&l->ctx->arena, &l->program->bufs, compact);
-    return l->program->bufs.n - 1;
+    MotBuf whole = l->program->bufs.data[buf];
+    whole.type.dims[dim] = columns;
+    return mot_cut_add_buf(l, MOT_BUF_SCRATCH, whole.type, whole.global);
 }
 
 /* ---- Launches ---- */
@@ -411,8 +403,8 @@ static void cut_gradient(MotLowering *l, MotOpId id, MotLayer *layer, const uint
     uint32_t compact = mot_cut_add_compact(l, result, result_dim, -(int64_t)cut.dim - 1);
     mot_cut_multiply(l, op, ranks, operands, 0, 0, compact);
     if (fill == MOT_CUT_LAST && !layer->last)
-        layer->last = mot_cut_add_local(l, *mot_cut_type_of(l, result),
-                                        l->program->bufs.data[result].global) +
+        layer->last = mot_cut_add_buf(l, MOT_BUF_LOCAL, *mot_cut_type_of(l, result),
+                                      l->program->bufs.data[result].global) +
                       1;
     spread_columns(l, op, layer, compact, result_dim, fill, result);
     if (fill == MOT_CUT_LAST)

@@ -21,8 +21,8 @@ uint32_t mot_cut_operand_of(const MotOp *op, MotValue v);
 MotSharding mot_cut_sharding_of(const MotLowering *l, MotOpId id, MotValue v);
 const MotType *mot_cut_type_of(const MotLowering *l, uint32_t buf);
 
-/* A buffer of the rank's own that lives on. */
-uint32_t mot_cut_add_local(MotLowering *l, MotType type, MotType global);
+/* A buffer whose contents are the rank's own. */
+uint32_t mot_cut_add_buf(MotLowering *l, MotBufKind kind, MotType type, MotType global);
 /* The places of columns as a value that broadcasts along dim `dim` of a tensor of that rank. */
 uint32_t mot_cut_view_places(MotLowering *l, uint32_t place, int dim, int rank);
 /* A buffer like `buf`, with `columns` instead of dim `dim`. */

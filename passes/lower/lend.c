@@ -76,17 +76,6 @@ static MotType at_helper(MotLowering *l, const MotLayer *layer, MotType type)
     return type;
 }
 
-static uint32_t add_scratch(MotLowering *l, MotType type, MotType global)
-{
-    MotBuf buf = {.kind = MOT_BUF_SCRATCH,
-                  .type = type,
-                  .global = global,
-                  .sharding = mot_replicated,
-                  .copies = 1};
-    mot_vec_push(&l->ctx->arena, &l->program->bufs, buf);
-    return l->program->bufs.n - 1;
-}
-
 static MotType with_leading(MotType type, int64_t dim)
 {
     for (int d = type.rank++; d > 0; d--)
@@ -100,10 +89,11 @@ static uint32_t add_slots(MotLowering *l, MotType type, MotType global, int64_t 
                           uint32_t *out_inside)
 {
     int64_t most = l->program->mesh.n_devices;
-    uint32_t buf = add_scratch(l, with_leading(type, slots), with_leading(global, most));
+    uint32_t buf =
+        mot_cut_add_buf(l, MOT_BUF_SCRATCH, with_leading(type, slots), with_leading(global, most));
     if (out_inside) {
         global.dims[0] *= most; /* as many elements */
-        *out_inside = add_scratch(l, type, global);
+        *out_inside = mot_cut_add_buf(l, MOT_BUF_SCRATCH, type, global);
         l->program->bufs.data[*out_inside].alias = buf + 1;
     }
     return buf;
@@ -118,10 +108,10 @@ void mot_lower_prepare_lending(MotLowering *l, MotLayer *layer)
     cut->is_lendable = true;
     cut->dim_lent = (uint32_t)(-lent - 1);
     cut->dim_helped = (uint32_t)(-helped - 1);
-    cut->lent = mot_cut_add_local(l, mot_type_make(MOT_I64, 1, &lent), whole);
-    cut->lent_place = mot_cut_add_local(l, own, whole);
-    cut->helped = mot_cut_add_local(l, mot_type_make(MOT_I64, 1, &helped), whole);
-    cut->helped_place = mot_cut_add_local(l, own, whole);
+    cut->lent = mot_cut_add_buf(l, MOT_BUF_LOCAL, mot_type_make(MOT_I64, 1, &lent), whole);
+    cut->lent_place = mot_cut_add_buf(l, MOT_BUF_LOCAL, own, whole);
+    cut->helped = mot_cut_add_buf(l, MOT_BUF_LOCAL, mot_type_make(MOT_I64, 1, &helped), whole);
+    cut->helped_place = mot_cut_add_buf(l, MOT_BUF_LOCAL, own, whole);
     if (!l->program->lender)
         l->program->lender = mot_arena_array(&l->ctx->arena, int64_t, l->program->mesh.n_devices);
 }
@@ -146,7 +136,7 @@ static uint32_t lend_columns(MotLowering *l, const MotOp *op, const MotLayer *la
     uint32_t from = mot_cut_gather_columns(l, op, lenders(layer), buf, dim, cut.lent);
     MotType type = at_helper(l, layer, *mot_cut_type_of(l, from));
     type.dims[dim] = find_dim(l, layer, MOT_DIM_HELPED, 0);
-    uint32_t to = add_scratch(l, type, l->program->bufs.data[buf].global);
+    uint32_t to = mot_cut_add_buf(l, MOT_BUF_SCRATCH, type, l->program->bufs.data[buf].global);
     exchange(l, op, layer, from, to, dim);
     return to;
 }
@@ -267,7 +257,8 @@ static void lend_backward(MotLowering *l, const MotOp *op, MotLayer *layer, bool
     operands[1 - g] = (is_dw ? layer->help_x : layer->help_w) - 1;
     type = at_helper(l, layer, type);
     type.dims[dim] = -(int64_t)cut.dim_helped - 1;
-    uint32_t columns = add_scratch(l, type, l->program->bufs.data[result].global);
+    uint32_t columns =
+        mot_cut_add_buf(l, MOT_BUF_SCRATCH, type, l->program->bufs.data[result].global);
     mot_cut_multiply(l, op, helpers(layer), operands, 0, 0, columns);
     if (merges)
         merge_columns(l, op, helpers(layer), columns, cut.helped_place, dim, true, result);

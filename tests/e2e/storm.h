@@ -7,6 +7,7 @@
 
 #include "support/file.h"
 #include "support/text.h"
+#include "tests/random.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,8 +56,7 @@ static void check(Test *t, bool holds, const char *format, ...)
 
 static uint32_t draw(Test *t, uint32_t below)
 {
-    t->random = t->random * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(t->random >> 33) % below;
+    return random_below(&t->random, below);
 }
 
 static int64_t now_ms(void)

@@ -7,6 +7,7 @@
  */
 #include "runtime/npy.h"
 #include "support/file.h"
+#include "tests/random.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -53,8 +54,7 @@ typedef struct {
 
 static uint32_t draw(Test *t, uint32_t below)
 {
-    t->random = t->random * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(t->random >> 33) % below;
+    return random_below(&t->random, below);
 }
 
 static const char *replace_work(Test *t, const char *text)

@@ -7,6 +7,7 @@
 #define MOTLEY_TESTS_PROP_RANDOM_GRAPH_H
 
 #include "ir/builder.h"
+#include "tests/random.h"
 
 #include <float.h>
 #include <string.h>
@@ -29,8 +30,7 @@ typedef struct {
 
 static inline uint32_t pick(Random *r, uint32_t n)
 {
-    r->state = r->state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(r->state >> 33) % n;
+    return random_below(&r->state, n);
 }
 
 static inline MotValue any_value(Random *r)

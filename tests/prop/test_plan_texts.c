@@ -7,7 +7,7 @@
 
 #include <glob.h>
 
-static const Model mlp = {
+static const Model ts13 = {
     "models/mlp_ts13_opt_dynamic.onnx", "cross_entropy:logits:labels",    "x",
     "models/fixtures/mlp/x.npy",        "models/fixtures/mlp/labels.npy", NULL};
 static const MeshShape one = {1, {1}, {{1}}};
@@ -39,7 +39,7 @@ static void check_plan(const char *path)
     MotPlan *plan = read_plan(&ctx, path), *again;
     require(&ctx, mot_plan_parse(&ctx, path, print_plan(plan), &again));
     assert_string_equal(print_plan(plan), print_plan(again));
-    Job job = make_job(&ctx, &mlp, "sgd:lr=0.01,clip=1.0", plan->n_micro);
+    Job job = make_job(&ctx, &ts13, "sgd:lr=0.01,clip=1.0", plan->n_micro);
     job.graph = plan->graph;
     assert_true(run_plan(&job, make_plan(&job, &one, &none), "ref", NULL, &whole));
     assert_true(run_plan(&job, plan, "ref", NULL, &trained));

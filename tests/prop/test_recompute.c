@@ -4,12 +4,6 @@
  */
 #include "tests/plan_run.h"
 
-static const Model model = {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx",
-                            "cross_entropy:logits:labels",
-                            "input_ids",
-                            "models/fixtures/gpt_erf/input_ids.npy",
-                            "models/fixtures/gpt_erf/labels.npy",
-                            NULL};
 static const MeshShape one = {1, {1}, {{1}}}, three = {1, {3}, {{5, 1, 2}}};
 
 typedef bool (*Policy)(const MotOp *op, int random);
@@ -66,7 +60,7 @@ static void recomputation_changes_no_bit(void **state)
         MotCtx ctx;
         Trained plain, again;
         mot_ctx_init(&ctx);
-        Job job = make_job(&ctx, &model, "adamw:lr=0.01,clip=1.0", is_split ? 2 : 1);
+        Job job = make_job(&ctx, &gpt, "adamw:lr=0.01,clip=1.0", is_split ? 2 : 1);
         const MeshShape *shape = is_split ? &three : &one;
         run_plan(&job, make_recomputing(&job, shape, 7, nothing, 0), "ref", NULL, &plain);
         for (unsigned i = 0; i < sizeof policies / sizeof *policies; i++) {
@@ -94,7 +88,7 @@ static void recomputation_saves_memory(void **state)
     (void)state;
     MotCtx ctx;
     mot_ctx_init(&ctx);
-    Job job = make_job(&ctx, &model, "sgd:lr=0.01", 1);
+    Job job = make_job(&ctx, &gpt, "sgd:lr=0.01", 1);
     size_t plain = arena_bytes(&job, nothing), light = arena_bytes(&job, all_but_products);
     printf("arena: %zu bytes, with all but products recomputed %zu\n", plain, light);
     assert_true(light < plain - plain / 20);
@@ -107,7 +101,7 @@ static void other_ops_are_refused(void **state)
     (void)state;
     MotCtx ctx;
     mot_ctx_init(&ctx);
-    Job job = make_job(&ctx, &model, "sgd:lr=0.01", 1);
+    Job job = make_job(&ctx, &gpt, "sgd:lr=0.01", 1);
     unsigned none = 0;
     for (uint32_t i = 0; i < job.graph->body.n; i++) {
         MotOpId id = job.graph->body.data[i];

@@ -7,12 +7,6 @@
 
 #include <unistd.h>
 
-static const Model gpt = {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx",
-                          "cross_entropy:logits:labels",
-                          "input_ids",
-                          "models/fixtures/gpt_erf/input_ids.npy",
-                          "models/fixtures/gpt_erf/labels.npy",
-                          NULL};
 static const char residual[] = "/demo_residual";
 
 typedef struct {

@@ -6,12 +6,7 @@
  */
 #include "tests/plan_run.h"
 
-static const Model models[] = {
-    {"models/mlp_dynamo20_opt_static.onnx", "cross_entropy:logits:labels", "x",
-     "models/fixtures/mlp/x.npy", "models/fixtures/mlp/labels.npy", NULL},
-    {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx", "cross_entropy:logits:labels", "input_ids",
-     "models/fixtures/gpt_erf/input_ids.npy", "models/fixtures/gpt_erf/labels.npy", NULL},
-};
+static const Model *const models[] = {&mlp, &gpt};
 
 /* Shares of axis 0 that the mesh is given, in turn. */
 static const struct {
@@ -111,12 +106,12 @@ static void a_move_keeps_every_bit(void **state)
         for (uint32_t which = 0; which < N_CASES; which++) {
             MotCtx ctx;
             mot_ctx_init(&ctx);
-            Job job = make_job(&ctx, &models[m], "adamw:lr=0.01", 1);
+            Job job = make_job(&ctx, models[m], "adamw:lr=0.01", 1);
             for (unsigned s = first_seed; s < first_seed + n_seeds; s++) {
                 unsigned seed = s;
                 check_moves(&job, make_plan(&job, &cases[which].mesh, &seed), which,
                             mot_arena_printf(&ctx.arena, "%s, case %u (test_resize --seed %u)",
-                                             models[m].model, which, s));
+                                             models[m]->model, which, s));
             }
             mot_ctx_deinit(&ctx);
         }

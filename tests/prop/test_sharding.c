@@ -96,12 +96,6 @@ static void any_legal_plan_computes_the_same(void **state)
 static void replicas_of_several_devices_compute_the_same(void **state)
 {
     (void)state;
-    static const Model gpt = {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx",
-                              "cross_entropy:logits:labels",
-                              "input_ids",
-                              "models/fixtures/gpt_erf/input_ids.npy",
-                              "models/fixtures/gpt_erf/labels.npy",
-                              NULL};
     check_model(&gpt, "demo:lr=0.1,replicas=2,k=4,s=8,select=striding,base=sgd,beta=0.9");
 }
 

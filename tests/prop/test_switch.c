@@ -10,12 +10,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-static const Model models[] = {
-    {"models/mlp_dynamo20_opt_static.onnx", "cross_entropy:logits:labels", "x",
-     "models/fixtures/mlp/x.npy", "models/fixtures/mlp/labels.npy", NULL},
-    {"models/gpt_erf_sdpa_dynamo18_raw_dynamic.onnx", "cross_entropy:logits:labels", "input_ids",
-     "models/fixtures/gpt_erf/input_ids.npy", "models/fixtures/gpt_erf/labels.npy", NULL},
-};
+static const Model *const models[] = {&mlp, &gpt};
 
 static const MeshShape meshes[] = {{1, {1}, {{1}}},
                                    {1, {2}, {{3, 1}}},
@@ -80,7 +75,7 @@ static void a_switch_keeps_every_bit(void **state)
     for (uint32_t m = 0; m < N_MODELS; m++) {
         MotCtx ctx;
         mot_ctx_init(&ctx);
-        Job job = make_job(&ctx, &models[m], "adamw:lr=0.01", 1);
+        Job job = make_job(&ctx, models[m], "adamw:lr=0.01", 1);
         for (unsigned s = first_seed; s < first_seed + n_seeds; s++)
             check_chain(&job, s);
         mot_ctx_deinit(&ctx);
@@ -165,7 +160,7 @@ static void what_is_left_after_a_death(void **state)
         mot_ctx_init(&ctx);
         if (ctx.debug.ranks_are_threads)
             skip(); /* they can't be killed */
-        Job job = make_job(&ctx, &models[0], "adamw:lr=0.01", 1);
+        Job job = make_job(&ctx, models[0], "adamw:lr=0.01", 1);
         MotSession *session = open_death(&job, cases[i].is_split, &pipeline);
         double *before = read_params(&job, pipeline, session, &n);
         die(&job, session, cases[i].was_updating, cases[i].others_executed);

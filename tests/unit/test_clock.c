@@ -1,6 +1,7 @@
 /* The time of emulated devices: arithmetic, and that no rank is ahead of its device when it meets the others. */
 #include "runtime/clock.h"
 #include "runtime/shared.h"
+#include "tests/test_ctx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,20 +123,6 @@ static void the_host_is_never_ahead_of_the_device(void **state)
     int64_t device = mot_clock_now(&clock) - start, host = mot_now_ns() - start;
     assert_true(host >= device);
     assert_true(device >= 4 * 6000000 && device <= 4 * cpu);
-}
-
-static int make_ctx(void **state)
-{
-    static MotCtx ctx;
-    mot_ctx_init(&ctx);
-    *state = &ctx;
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    return 0;
 }
 
 int main(void)

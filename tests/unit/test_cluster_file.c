@@ -174,74 +174,72 @@ static void clock_may_be_modelled(void **state)
 
 #define DEVICES "devices: [{name: a}, {name: b}]\n"
 
+static const struct {
+    const char *good, *bad, *cause;
+} refused[] = {
+    {"devices: [{name: a}]", "", "at least one device"},
+    {"devices: [{name: a}]", "devices: []", "at least one device"},
+    {"devices: [{name: a}]", "[a, b]", "keys devices, links and clock"},
+    {"devices: [{name: a}]", "devices: [{name: a}]\ncolour: red", "line 2: unknown key \"colour\""},
+    {"devices: [{name: a}]", "devices: [{nam: a}]", "line 1: unknown key \"nam\""},
+    {"devices: [{name: a}]", "devices: [{nam: a}]", "the keys are name, backend, threads, slow"},
+    {DEVICES "links: [{between: all}]", DEVICES "links: [{betwen: all}]",
+     "the keys are between, latency, bandwidth"},
+    {"devices: [{name: a}]", "devices: [{threads: 2}]", "no name"},
+    {"devices: [{name: a}]", "devices: [a]", "a device is \"a\""},
+    {"devices: [{name: a}]", "devices: {name: a}", "devices is not a list"},
+    {"devices: [{name: a}]", "devices:\n  - {name: a", "c.yaml: line"},
+    {"devices: [{name: a}]", "devices: [{name: a, name: b}]", "duplicate key"},
+    {"devices: [{name: a}]", "devices: [&x {name: a}]", "anchors"},
+    {"devices: [{name: a}]", "devices: [*x]", "aliases"},
+    {"devices: [{name: a}]", "devices: [{name: }]", "name has no value"},
+    {"devices: [{name: a}]", "devices: [{name: \"a\\nb\"}]", "has control characters"},
+    {DEVICES, "devices: [{name: a}, {name: a}]", "two devices are named \"a\""},
+    {"devices: [{name: a, backend: cpu}]", "devices: [{name: a, backend: tpu}]",
+     "no backend \"tpu\""},
+    {"devices: [{name: a, threads: 2}]", "devices: [{name: a, threads: 0}]", "threads: \"0\""},
+    {"devices: [{name: a, threads: 2}]", "devices: [{name: a, threads: 1.5}]", "whole number"},
+    {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: 0.5}]", "slow: \"0.5\""},
+    {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: nan}]", "slow: \"nan\""},
+    {"devices: [{name: a, slow: 16}]", "devices: [{name: a, slow: 0x10}]", "slow: \"0x10\""},
+    {"devices: [{name: a, slow: {0: 1, 50: 2}}]", "devices: [{name: a, slow: {0: 1, 50: 0.5}}]",
+     "slow: \"0.5\""},
+    {"devices: [{name: a, slow: {50: 2, 60: 3}}]", "devices: [{name: a, slow: {60: 2, 50: 3}}]",
+     "\"50\" is no step after"},
+    {"devices: [{name: a, slow: {5: 2}}]", "devices: [{name: a, slow: {5.5: 2}}]",
+     "\"5.5\" is no step"},
+    {"devices: [{name: a, slow: {5: 2}}]", "devices: [{name: a, slow: {5: {1: 2}}}]", "slow"},
+    {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1Gib}]",
+     "memory: \"1Gib\" is not like 2GiB"},
+    {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: -1GiB}]",
+     "memory: \"-1GiB\""},
+    {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1e99GiB}]", "memory"},
+    {DEVICES "clock: modelled", DEVICES "clock: fast", "\"fast\" is neither measured nor"},
+    {DEVICES "clock: measured", DEVICES "clock: [modelled]", "neither measured nor"},
+    {DEVICES "links: [{between: all}]", DEVICES "links: [{latency: 1us}]", "line 2: a link needs"},
+    {DEVICES "links: [{between: all}]", DEVICES "links: [all]", "a link is \"all\""},
+    {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, c]}]",
+     "the device \"c\""},
+    {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, a]}]", "itself"},
+    {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, b]}, {between: [b, a]}]",
+     "two links"},
+    {DEVICES "links: [{between: all, latency: 1us}]",
+     DEVICES "links: [{between: all, latency: 1Gbit}]", "latency"},
+    {DEVICES "links: [{between: all, bandwidth: 1Gbit}]",
+     DEVICES "links: [{between: all, bandwidth: 0Gbit}]", "bandwidth"},
+};
+
 static void refuses_with_file_and_line(void **state)
 {
-    static const struct {
-        const char *good, *bad, *cause;
-    } cases[] = {
-        {"devices: [{name: a}]", "", "at least one device"},
-        {"devices: [{name: a}]", "devices: []", "at least one device"},
-        {"devices: [{name: a}]", "[a, b]", "keys devices, links and clock"},
-        {"devices: [{name: a}]", "devices: [{name: a}]\ncolour: red",
-         "line 2: unknown key \"colour\""},
-        {"devices: [{name: a}]", "devices: [{nam: a}]", "line 1: unknown key \"nam\""},
-        {"devices: [{name: a}]", "devices: [{nam: a}]",
-         "the keys are name, backend, threads, slow"},
-        {DEVICES "links: [{between: all}]", DEVICES "links: [{betwen: all}]",
-         "the keys are between, latency, bandwidth"},
-        {"devices: [{name: a}]", "devices: [{threads: 2}]", "no name"},
-        {"devices: [{name: a}]", "devices: [a]", "a device is \"a\""},
-        {"devices: [{name: a}]", "devices: {name: a}", "devices is not a list"},
-        {"devices: [{name: a}]", "devices:\n  - {name: a", "c.yaml: line"},
-        {"devices: [{name: a}]", "devices: [{name: a, name: b}]", "duplicate key"},
-        {"devices: [{name: a}]", "devices: [&x {name: a}]", "anchors"},
-        {"devices: [{name: a}]", "devices: [*x]", "aliases"},
-        {"devices: [{name: a}]", "devices: [{name: }]", "name has no value"},
-        {"devices: [{name: a}]", "devices: [{name: \"a\\nb\"}]", "has control characters"},
-        {DEVICES, "devices: [{name: a}, {name: a}]", "two devices are named \"a\""},
-        {"devices: [{name: a, backend: cpu}]", "devices: [{name: a, backend: tpu}]",
-         "no backend \"tpu\""},
-        {"devices: [{name: a, threads: 2}]", "devices: [{name: a, threads: 0}]", "threads: \"0\""},
-        {"devices: [{name: a, threads: 2}]", "devices: [{name: a, threads: 1.5}]", "whole number"},
-        {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: 0.5}]", "slow: \"0.5\""},
-        {"devices: [{name: a, slow: 1.5}]", "devices: [{name: a, slow: nan}]", "slow: \"nan\""},
-        {"devices: [{name: a, slow: 16}]", "devices: [{name: a, slow: 0x10}]", "slow: \"0x10\""},
-        {"devices: [{name: a, slow: {0: 1, 50: 2}}]", "devices: [{name: a, slow: {0: 1, 50: 0.5}}]",
-         "slow: \"0.5\""},
-        {"devices: [{name: a, slow: {50: 2, 60: 3}}]", "devices: [{name: a, slow: {60: 2, 50: 3}}]",
-         "\"50\" is no step after"},
-        {"devices: [{name: a, slow: {5: 2}}]", "devices: [{name: a, slow: {5.5: 2}}]",
-         "\"5.5\" is no step"},
-        {"devices: [{name: a, slow: {5: 2}}]", "devices: [{name: a, slow: {5: {1: 2}}}]", "slow"},
-        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1Gib}]",
-         "memory: \"1Gib\" is not like 2GiB"},
-        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: -1GiB}]",
-         "memory: \"-1GiB\""},
-        {"devices: [{name: a, memory: 1GiB}]", "devices: [{name: a, memory: 1e99GiB}]", "memory"},
-        {DEVICES "clock: modelled", DEVICES "clock: fast", "\"fast\" is neither measured nor"},
-        {DEVICES "clock: measured", DEVICES "clock: [modelled]", "neither measured nor"},
-        {DEVICES "links: [{between: all}]", DEVICES "links: [{latency: 1us}]",
-         "line 2: a link needs"},
-        {DEVICES "links: [{between: all}]", DEVICES "links: [all]", "a link is \"all\""},
-        {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, c]}]",
-         "the device \"c\""},
-        {DEVICES "links: [{between: [a, b]}]", DEVICES "links: [{between: [a, a]}]", "itself"},
-        {DEVICES "links: [{between: [a, b]}]",
-         DEVICES "links: [{between: [a, b]}, {between: [b, a]}]", "two links"},
-        {DEVICES "links: [{between: all, latency: 1us}]",
-         DEVICES "links: [{between: all, latency: 1Gbit}]", "latency"},
-        {DEVICES "links: [{between: all, bandwidth: 1Gbit}]",
-         DEVICES "links: [{between: all, bandwidth: 0Gbit}]", "bandwidth"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         MotCtx *ctx = *state;
         MotCluster *c = NULL;
-        if (parse(ctx, cases[i].good, &c) != MOT_OK)
-            fail_msg("refused: %s: %s", cases[i].good, mot_text_get(&ctx->error));
-        if (parse(ctx, cases[i].bad, &c) != MOT_ERR_USAGE)
-            fail_msg("status %d: %s", ctx->status, cases[i].bad);
-        if (!strstr(mot_text_get(&ctx->error), cases[i].cause))
-            fail_msg("%s: %s", cases[i].bad, mot_text_get(&ctx->error));
+        if (parse(ctx, refused[i].good, &c) != MOT_OK)
+            fail_msg("refused: %s: %s", refused[i].good, mot_text_get(&ctx->error));
+        if (parse(ctx, refused[i].bad, &c) != MOT_ERR_USAGE)
+            fail_msg("status %d: %s", ctx->status, refused[i].bad);
+        if (!strstr(mot_text_get(&ctx->error), refused[i].cause))
+            fail_msg("%s: %s", refused[i].bad, mot_text_get(&ctx->error));
     }
 }
 

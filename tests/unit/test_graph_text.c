@@ -226,63 +226,59 @@ static void symbolic_dims_keep_their_numbers(void **state)
                   "one attribute, symbols=[@name, ...], not depth");
 }
 
+static const struct {
+    const char *lines, *message;
+} broken_lines[] = {
+    {"%y = foo %x", "t.mot: line 3, column 1: there is no op foo"},
+    {"%y = exp %x {\n}", "exp has no body"},
+    {"%y = exp %x %x", "exp has 1 operands, not 2"},
+    {"%y = concat", "concat has 1 to 64 operands, not 0"},
+    {"%y, %z = exp %x", "exp has 1 results, not 2"},
+    {"exp %x", "exp has 1 results, not 0"},
+    {"%y = exp %x : f32[2x3], f32", "exp has 1 result types, not 2"},
+    {"%y = exp %z", "line 3, column 10: %z is not defined above"},
+    {"%y = exp %\"a b\"", "%\"a b\" is not defined above"},
+    {"%y = exp @x", "exp: operand 0 must be a value %name, not a symbol @name"},
+    {"%y = exp _", "operand 0 must be a value %name, not `_`, as it is not optional"},
+    {"%x = exp %x", "line 3, column 1: %x is defined twice"},
+    {"%y = exp %x : f32[2x4]", "exp: result 0 is declared as f32[2x4], the operands give f32[2x3]"},
+    {"%y = exp %x : f64[2x3]", "declared as f64[2x3], the operands give f32[2x3]"},
+    {"%y = exp %x {axis=1}",
+     "line 3, column 14: exp has no attribute axis; it has origin, fwd, role"},
+    {"%y = softmax %x {axs=1}", "softmax has no attribute axs; it has axis, origin, fwd, role"},
+    {"%y = softmax %x {axis=1.0}", "softmax: attribute axis must be an integer, not a float"},
+    {"%y = pad %x {value=\"1\"}", "attribute value must be a number, not a string"},
+    {"%y = reduce_sum %x {keep=1}", "attribute keep must be a flag, without `=`, not an integer"},
+    {"%y = reduce_sum %x {axes=1}", "attribute axes must be a list of integers, not an integer"},
+    {"%y = reduce_sum %x {axes=[1, 1.5]}",
+     "line 3, column 30: reduce_sum: attribute axes must be a list of integers, not a float"},
+    {"%y = contract %x %x {spec=ab}", "attribute spec must be a string, not a word"},
+    {"%y = contract %x %x {spec}", "attribute spec must be a string, not a flag"},
+    {"%y = cast %x {dtype=f33}", "attribute dtype must be an element type such as f32"},
+    {"%y = exp %x {origin=3}", "attribute origin must be a string"},
+    {"%y = exp %x {role=dz}", "attribute role must be forward, dx, dw or update"},
+    {"%y = exp %x {fwd=%z}", "%z is not defined above"},
+    {"%y = exp %x {fwd=3}", "attribute fwd must be a value, or the place of an op from 1 to 2"},
+    {"%y = exp %x {fwd=0}", "attribute fwd must be a value"},
+    {"%y = input {name=\"y\"} : f32[4294967296x2147483648]", "the shape has 2^62 elements or more"},
+    {"%y = broadcast %x {dims=[-1, 2, 3]}", "broadcast: the result has a size below zero"},
+    {"%y = concat %x %x {axis=2}", "at t.mot, line 3, column 1"},
+    {"%l = input {name=\"l\"} : u8[4611686018427387903]\n%y = concat %l %l %l", "concat: too many"},
+    {"%y = reshape %x {dims=[-9223372036854775808]}", "has another number of elements"},
+    {"%y = iota {dims=[-1], dtype=i64}", "iota: the result has a size below zero"},
+    {"%y = exp %x\nassign %y %x", "assign: the first operand is no parameter"},
+    {"%w = param {name=\"w\"} : f32[3]\ngradient %w %x",
+     "gradient: the value has another type than the parameter"},
+};
+
 static void errors_name_place_and_rule(void **state)
 {
     MotCtx *ctx = *state;
-    static const struct {
-        const char *lines, *message;
-    } bad[] = {
-        {"%y = foo %x", "t.mot: line 3, column 1: there is no op foo"},
-        {"%y = exp %x {\n}", "exp has no body"},
-        {"%y = exp %x %x", "exp has 1 operands, not 2"},
-        {"%y = concat", "concat has 1 to 64 operands, not 0"},
-        {"%y, %z = exp %x", "exp has 1 results, not 2"},
-        {"exp %x", "exp has 1 results, not 0"},
-        {"%y = exp %x : f32[2x3], f32", "exp has 1 result types, not 2"},
-        {"%y = exp %z", "line 3, column 10: %z is not defined above"},
-        {"%y = exp %\"a b\"", "%\"a b\" is not defined above"},
-        {"%y = exp @x", "exp: operand 0 must be a value %name, not a symbol @name"},
-        {"%y = exp _", "operand 0 must be a value %name, not `_`, as it is not optional"},
-        {"%x = exp %x", "line 3, column 1: %x is defined twice"},
-        {"%y = exp %x : f32[2x4]",
-         "exp: result 0 is declared as f32[2x4], the operands give f32[2x3]"},
-        {"%y = exp %x : f64[2x3]", "declared as f64[2x3], the operands give f32[2x3]"},
-        {"%y = exp %x {axis=1}",
-         "line 3, column 14: exp has no attribute axis; it has origin, fwd, role"},
-        {"%y = softmax %x {axs=1}", "softmax has no attribute axs; it has axis, origin, fwd, role"},
-        {"%y = softmax %x {axis=1.0}", "softmax: attribute axis must be an integer, not a float"},
-        {"%y = pad %x {value=\"1\"}", "attribute value must be a number, not a string"},
-        {"%y = reduce_sum %x {keep=1}",
-         "attribute keep must be a flag, without `=`, not an integer"},
-        {"%y = reduce_sum %x {axes=1}",
-         "attribute axes must be a list of integers, not an integer"},
-        {"%y = reduce_sum %x {axes=[1, 1.5]}",
-         "line 3, column 30: reduce_sum: attribute axes must be a list of integers, not a float"},
-        {"%y = contract %x %x {spec=ab}", "attribute spec must be a string, not a word"},
-        {"%y = contract %x %x {spec}", "attribute spec must be a string, not a flag"},
-        {"%y = cast %x {dtype=f33}", "attribute dtype must be an element type such as f32"},
-        {"%y = exp %x {origin=3}", "attribute origin must be a string"},
-        {"%y = exp %x {role=dz}", "attribute role must be forward, dx, dw or update"},
-        {"%y = exp %x {fwd=%z}", "%z is not defined above"},
-        {"%y = exp %x {fwd=3}", "attribute fwd must be a value, or the place of an op from 1 to 2"},
-        {"%y = exp %x {fwd=0}", "attribute fwd must be a value"},
-        {"%y = input {name=\"y\"} : f32[4294967296x2147483648]",
-         "the shape has 2^62 elements or more"},
-        {"%y = broadcast %x {dims=[-1, 2, 3]}", "broadcast: the result has a size below zero"},
-        {"%y = concat %x %x {axis=2}", "at t.mot, line 3, column 1"},
-        {"%l = input {name=\"l\"} : u8[4611686018427387903]\n%y = concat %l %l %l",
-         "concat: too many"},
-        {"%y = reshape %x {dims=[-9223372036854775808]}", "has another number of elements"},
-        {"%y = iota {dims=[-1], dtype=i64}", "iota: the result has a size below zero"},
-        {"%y = exp %x\nassign %y %x", "assign: the first operand is no parameter"},
-        {"%w = param {name=\"w\"} : f32[3]\ngradient %w %x",
-         "gradient: the value has another type than the parameter"},
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const char *body =
-            mot_arena_printf(&ctx->arena, "%%x = input {name=\"x\"} : f32[2x3]\n%s", bad[i].lines);
-        MotStatus status = strstr(bad[i].message, "2^62") ? MOT_ERR_LIMIT : MOT_ERR_MODEL;
-        check_refuses(ctx, in_graph(ctx, body), status, bad[i].message);
+    for (size_t i = 0; i < sizeof broken_lines / sizeof *broken_lines; i++) {
+        const char *body = mot_arena_printf(&ctx->arena, "%%x = input {name=\"x\"} : f32[2x3]\n%s",
+                                            broken_lines[i].lines);
+        MotStatus status = strstr(broken_lines[i].message, "2^62") ? MOT_ERR_LIMIT : MOT_ERR_MODEL;
+        check_refuses(ctx, in_graph(ctx, body), status, broken_lines[i].message);
     }
     check_refuses(ctx, "", MOT_ERR_MODEL, "expected one graph @name { ... }, found 0 records");
     check_refuses(ctx, "graph @a { } graph @b { }", MOT_ERR_MODEL, "found 2 records");

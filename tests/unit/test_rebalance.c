@@ -6,6 +6,8 @@
 #include "passes/plan/rebalance.h"
 #include "passes/plan/replan.h"
 #include "tests/plan_graphs.h"
+#include "tests/random.h"
+#include "tests/test_ctx.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -48,17 +50,6 @@ typedef struct {
 } Outcome;
 
 static uint64_t seed;
-
-static double random_unit(void)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(seed >> 11) + 0.5) * 0x1p-53;
-}
-
-static double random_normal(void)
-{
-    return sqrt(-2 * log(random_unit())) * cos(6.283185307179586 * random_unit());
-}
 
 static double part_of(const Series *s, const int64_t *share, uint32_t rank)
 {
@@ -187,15 +178,16 @@ static double quiet(int64_t step, uint32_t rank)
 {
     (void)step;
     (void)rank;
-    return exp(0.03 * random_normal());
+    return exp(0.03 * random_normal(&seed));
 }
 
 /* Like what was recorded, for many more steps: in one step of eight a rank loses its core, and in one of six of these in the next step too. */
 static double bursts(int64_t step, uint32_t rank)
 {
     static bool is_lost[RANKS];
-    is_lost[rank] = random_unit() < (step > 0 && is_lost[rank] ? 0.16 : 0.12);
-    return exp(0.08 * random_normal() + (is_lost[rank] ? fabs(1.2 * random_normal()) : 0));
+    is_lost[rank] = random_unit(&seed) < (step > 0 && is_lost[rank] ? 0.16 : 0.12);
+    return exp(0.08 * random_normal(&seed) +
+               (is_lost[rank] ? fabs(1.2 * random_normal(&seed)) : 0));
 }
 
 /* Every step is off by a factor of 1.6 or more one time in three. */
@@ -203,7 +195,7 @@ static double wild(int64_t step, uint32_t rank)
 {
     (void)step;
     (void)rank;
-    return exp(0.5 * random_normal());
+    return exp(0.5 * random_normal(&seed));
 }
 
 /* In one step of twenty the whole machine stands still, in another a rank. */
@@ -212,10 +204,11 @@ static double stalls(int64_t step, uint32_t rank)
     static int64_t drawn = -1;
     static double all;
     if (step != drawn)
-        all = random_unit() < 0.05 ? exp(fabs(1.5 * random_normal())) : 1;
+        all = random_unit(&seed) < 0.05 ? exp(fabs(1.5 * random_normal(&seed))) : 1;
     drawn = step;
     (void)rank;
-    return all * exp(0.05 * random_normal() + (random_unit() < 0.05 ? fabs(random_normal()) : 0));
+    return all * exp(0.05 * random_normal(&seed) +
+                     (random_unit(&seed) < 0.05 ? fabs(random_normal(&seed)) : 0));
 }
 
 /* Microseconds of four of the eight ranks of a training on two cores that others used too, 2000 steps of about 1 ms. */
@@ -431,7 +424,8 @@ static void a_slow_link_is_no_slow_device(void **state)
 /* Copies between ranks that share cores, which often take many times as long: no link is any slower. */
 static double crowded_link(int64_t step, uint32_t rank)
 {
-    return 0.02 * held_out[step][rank] / 326 * (random_unit() < 0.3 ? 20 * random_unit() : 1);
+    return 0.02 * held_out[step][rank] / 326 *
+           (random_unit(&seed) < 0.3 ? 20 * random_unit(&seed) : 1);
 }
 
 static void a_busy_machine_is_no_slow_link(void **state)
@@ -620,20 +614,6 @@ static void another_plan_where_shares_cannot_follow(void **state)
     unit[2] = NAN; /* as the cluster says */
     assert_int_equal(mot_replan(ctx, plan, unit, &rows, &found), MOT_OK);
     assert_null(found.plan);
-}
-
-static int make_ctx(void **state)
-{
-    static MotCtx ctx;
-    mot_ctx_init(&ctx);
-    *state = &ctx;
-    return 0;
-}
-
-static int drop_ctx(void **state)
-{
-    mot_ctx_deinit(*state);
-    return 0;
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 
 #include "ir/eval.h"
 #include "ir/graph.h"
+#include "tests/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,8 +20,7 @@ static uint64_t state_of_random = 1;
 
 static uint32_t draw(uint32_t below)
 {
-    state_of_random = state_of_random * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state_of_random >> 33) % below;
+    return random_below(&state_of_random, below);
 }
 
 /* Numbers of few magnitudes, so that ties are many. */

@@ -1,5 +1,6 @@
 /* ZERO-resizing's policy on simulated ranks: how much is left out, when, and when nothing is. */
 #include "passes/plan/zero.h"
+#include "tests/random.h"
 #include "tests/test_ctx.h"
 
 #include <math.h>
@@ -43,23 +44,12 @@ static const Case calm = {
 
 static uint64_t seed;
 
-static double random_unit(void)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(seed >> 11) + 0.5) * 0x1p-53;
-}
-
-static double random_normal(void)
-{
-    return sqrt(-2 * log(random_unit())) * cos(6.283185307179586 * random_unit());
-}
-
 static void measure(const Case *c, int64_t step, const int64_t *cut, double *busy, double *layer)
 {
     for (uint32_t i = 0; i < RANKS; i++) {
         double slow = step >= c->change ? c->later[i] : c->slow[i];
         bool cuts = false;
-        slow *= exp(c->noise * random_normal());
+        slow *= exp(c->noise * random_normal(&seed));
         busy[i] = slow * c->other;
         for (uint32_t l = 0; l < LAYERS; l++) {
             uint32_t k = i * LAYERS + l;
