@@ -416,18 +416,21 @@ void mot_lower_cut_product(MotLowering *l, MotOpId id)
     MotProgram *p = l->program;
     MotLayer *layer = &l->layers.data[l->layer_of[id] - 1];
     const MotOp *op = mot_graph_op(l->g, id);
-    uint32_t list = get_cut(l, layer)->list;
-    MotInstr *ins = &p->section[l->section].data[p->section[l->section].n - 1];
-    const uint32_t plain[] = {ins->bufs[0], ins->bufs[1], ins->bufs[2]};
-    ins->cut = layer->cut;
+    const MotCut cut = *get_cut(l, layer);
+    MotInstr whole = p->section[l->section].data[--p->section[l->section].n];
+    const uint32_t plain[] = {whole.bufs[0], whole.bufs[1], whole.bufs[2]};
+    whole.cut = layer->cut;
+    if (cut.is_lendable)
+        mot_lower_lend_operands(l, id, layer, plain);
+    mot_vec_push(&l->ctx->arena, &p->section[l->section], whole);
     if (id == layer->fwd) {
         char letter = mot_cut_letter_of(op, mot_cut_operand_of(op, layer->w), layer->w_dim);
-        mot_cut_multiply(l, op, (MotCutRanks){layer->cut, MOT_WHO_CUTS}, plain, list, letter,
+        mot_cut_multiply(l, op, (MotCutRanks){layer->cut, MOT_WHO_CUTS}, plain, cut.list, letter,
                          plain[2]);
     } else {
         cut_gradient(l, id, layer, plain);
     }
-    if (p->cuts.data[layer->cut - 1].is_lendable)
+    if (cut.is_lendable)
         mot_lower_lend_product(l, id, layer, plain);
 }
 

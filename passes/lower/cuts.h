@@ -44,7 +44,11 @@ uint32_t mot_cut_gather_columns(MotLowering *l, const MotOp *op, MotCutRanks ran
 bool mot_lower_can_lend(const MotLowering *l, const MotLayer *layer);
 /* The dims and buffers of lending, of a layer that has a cut. */
 void mot_lower_prepare_lending(MotLowering *l, MotLayer *layer);
-/* After a product's launches: what helpers do for their lenders. `plain`: its operands and its result. */
+/*
+ * Before a product's launches: what goes to helpers, so that it travels while all compute what is theirs. After them: what helpers compute, and
+ * what comes back. `plain`: the product's operands and its result.
+ */
+void mot_lower_lend_operands(MotLowering *l, MotOpId id, MotLayer *layer, const uint32_t *plain);
 void mot_lower_lend_product(MotLowering *l, MotOpId id, MotLayer *layer, const uint32_t *plain);
 
 #endif

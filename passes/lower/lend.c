@@ -212,17 +212,28 @@ static void return_columns(MotLowering *l, const MotOp *op, const MotLayer *laye
 
 /* ---- The three products ---- */
 
-/* Y, and what the gradients need too: the lender's weight, and the input. */
-static void lend_forward(MotLowering *l, const MotOp *op, MotLayer *layer, const uint32_t *plain)
+/* The operands of all three products: the lender's weight, the input, and the result's gradient. */
+void mot_lower_lend_operands(MotLowering *l, MotOpId id, MotLayer *layer, const uint32_t *plain)
 {
-    const MotCut cut = *cut_of(l, layer);
-    uint32_t w = mot_cut_operand_of(op, layer->w), result = plain[2], partial, operands[2];
+    const MotOp *op = mot_graph_op(l->g, id);
+    if (id == layer->fwd) {
+        uint32_t w = mot_cut_operand_of(op, layer->w), helped = cut_of(l, layer)->helped;
+        layer->help_w = 1 + lend_columns(l, op, layer, plain[w], layer->w_dim);
+        layer->help_x = 1 + (is_split(mot_cut_type_of(l, plain[1 - w]))
+                                 ? lend_columns(l, op, layer, plain[1 - w], layer->x_dim)
+                                 : mot_cut_gather_columns(l, op, helpers(layer), plain[1 - w],
+                                                          layer->x_dim, helped));
+    } else if (!layer->help_g) {
+        uint32_t g = plain[mot_cut_operand_of(op, layer->g)];
+        layer->help_g = 1 + (is_split(mot_cut_type_of(l, g)) ? lend_all(l, op, layer, g) : g);
+    }
+}
+
+/* Y, of what the helper has. */
+static void lend_forward(MotLowering *l, const MotOp *op, const MotLayer *layer, uint32_t result)
+{
+    uint32_t w = mot_cut_operand_of(op, layer->w), partial, operands[2];
     MotType type = *mot_cut_type_of(l, result), global = l->program->bufs.data[result].global;
-    layer->help_w = 1 + lend_columns(l, op, layer, plain[w], layer->w_dim);
-    layer->help_x = 1 + (is_split(mot_cut_type_of(l, plain[1 - w]))
-                             ? lend_columns(l, op, layer, plain[1 - w], layer->x_dim)
-                             : mot_cut_gather_columns(l, op, helpers(layer), plain[1 - w],
-                                                      layer->x_dim, cut.helped));
     operands[w] = layer->help_w - 1;
     operands[1 - w] = layer->help_x - 1;
     uint32_t slots = add_slots(l, at_helper(l, layer, type), global,
@@ -239,20 +250,16 @@ static void lend_forward(MotLowering *l, const MotOp *op, MotLayer *layer, const
                    mot_cut_build(l, &k, MOT_OP_ADD, both, 2, NULL, &type), result);
 }
 
-/* A gradient: of the weight or the input, by the result's gradient and what the forward product left. */
-static void lend_backward(MotLowering *l, const MotOp *op, MotLayer *layer, bool is_dw,
-                          const uint32_t *plain)
+/* A gradient: of the weight or the input. */
+static void lend_backward(MotLowering *l, const MotOp *op, const MotLayer *layer, bool is_dw,
+                          uint32_t result)
 {
     const MotCut cut = *cut_of(l, layer);
-    uint32_t g = mot_cut_operand_of(op, layer->g), result = plain[2], operands[2];
+    uint32_t g = mot_cut_operand_of(op, layer->g), operands[2];
     int dim = mot_cut_result_dim_of(
         op, mot_cut_letter_of(op, 1 - g, is_dw ? layer->x_dim : layer->w_dim));
     MotType type = *mot_cut_type_of(l, result);
     bool merges = !is_dw && !is_split(&type);
-    if (!layer->help_g)
-        layer->help_g =
-            1 +
-            (is_split(mot_cut_type_of(l, plain[g])) ? lend_all(l, op, layer, plain[g]) : plain[g]);
     operands[g] = layer->help_g - 1;
     operands[1 - g] = (is_dw ? layer->help_x : layer->help_w) - 1;
     type = at_helper(l, layer, type);
@@ -270,7 +277,7 @@ void mot_lower_lend_product(MotLowering *l, MotOpId id, MotLayer *layer, const u
 {
     const MotOp *op = mot_graph_op(l->g, id);
     if (id == layer->fwd)
-        lend_forward(l, op, layer, plain);
+        lend_forward(l, op, layer, plain[2]);
     else
-        lend_backward(l, op, layer, id == layer->dw, plain);
+        lend_backward(l, op, layer, id == layer->dw, plain[2]);
 }
