@@ -5,6 +5,7 @@
  */
 #include "runtime/comm.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The group of one collective: the mesh positions along an axis, in coordinate order; and the move at hand. */
@@ -143,45 +144,55 @@ static void all_to_all(const Group *g)
     }
 }
 
-#define REDUCE(T, combine)                                                                         \
-    for (int64_t e = 0; e < n; e++) {                                                              \
-        T a = ((const T *)(const void *)src[0])[e];                                                \
-        for (uint32_t i = 1; i < n_src; i++) {                                                     \
-            T b = ((const T *)(const void *)src[i])[e];                                            \
-            a = combine;                                                                           \
-        }                                                                                          \
-        ((T *)(void *)dst)[e] = a;                                                                 \
+/* Element e of a buffer of any dtype. */
+static double get_element(const char *data, MotDtype dtype, int64_t e)
+{
+    return mot_tensor_get(&(MotTensor){{.dtype = dtype}, (void *)(uintptr_t)data}, e);
+}
+
+/* Of the dtypes that only the reference device computes in: none of them has more digits than a double. */
+static void reduce_any(char *dst, const char *const *src, uint32_t n_src, int64_t n, MotDtype dtype,
+                       bool is_max)
+{
+    for (int64_t e = 0; e < n; e++) {
+        double a = get_element(src[0], dtype, e);
+        for (uint32_t i = 1; i < n_src; i++) {
+            double b = get_element(src[i], dtype, e);
+            a = !is_max ? a + b : isnan(a) || a > b ? a : b;
+        }
+        mot_tensor_set(&(MotTensor){{.dtype = dtype}, dst}, e, a);
     }
+}
+
+#define REDUCTION(name, T, combine)                                                                \
+    static void name(char *dst, const char *const *src, uint32_t n_src, int64_t n)                 \
+    {                                                                                              \
+        for (int64_t e = 0; e < n; e++) {                                                          \
+            T a = ((const T *)(const void *)src[0])[e];                                            \
+            for (uint32_t i = 1; i < n_src; i++) {                                                 \
+                T b = ((const T *)(const void *)src[i])[e];                                        \
+                a = combine;                                                                       \
+            }                                                                                      \
+            ((T *)(void *)dst)[e] = a;                                                             \
+        }                                                                                          \
+    }
+REDUCTION(add_f32, float, a + b)
+REDUCTION(max_f32, float, a != a || a > b ? a : b)
+REDUCTION(add_i64, int64_t, a + b)
+REDUCTION(max_i64, int64_t, a > b ? a : b)
+#undef REDUCTION
 
 /* dst[e] = src[0][e] (+) src[1][e] (+) ..., in this order. */
 static void reduce_run(char *dst, const char *const *src, uint32_t n_src, int64_t n, MotDtype dtype,
                        bool is_max)
 {
-    switch (dtype) {
-    case MOT_F64:
-        if (is_max)
-            REDUCE(double, a != a || a > b ? a : b)
-        else
-            REDUCE(double, a + b)
-        break;
-    case MOT_I64:
-        if (is_max)
-            REDUCE(int64_t, a > b ? a : b)
-        else
-            REDUCE(int64_t, a + b)
-        break;
-    case MOT_I32:
-        if (is_max)
-            REDUCE(int32_t, a > b ? a : b)
-        else
-            REDUCE(int32_t, a + b)
-        break;
-    default:
-        if (is_max)
-            REDUCE(float, a != a || a > b ? a : b)
-        else
-            REDUCE(float, a + b)
-    }
+    MOT_ASSERT(n_src > 0);
+    if (dtype == MOT_F32)
+        (is_max ? max_f32 : add_f32)(dst, src, n_src, n);
+    else if (dtype == MOT_I64)
+        (is_max ? max_i64 : add_i64)(dst, src, n_src, n);
+    else
+        reduce_any(dst, src, n_src, n, dtype, is_max);
 }
 
 static void reduce_scatter(const Group *g)

@@ -38,6 +38,22 @@ static void cut_contractions(MotGraph *g)
     mot_graph_compact(g);
 }
 
+/* Every contraction, and so every gradient, is computed and left in bfloat16. */
+static void contract_in_bfloat(MotGraph *g)
+{
+    MotBuilder b = mot_builder_make(g);
+    for (uint32_t i = 0, n = g->body.n; i < n; i++) {
+        const MotOp op = *mot_graph_op(g, g->body.data[i]);
+        if (op.kind != MOT_OP_CONTRACT)
+            continue;
+        MotValue x = mot_cast(&b, op.in[0], MOT_BF16), w = mot_cast(&b, op.in[1], MOT_BF16);
+        MotValue y = mot_contract(&b, x, w, mot_attrs(&op, contract)->spec);
+        y = mot_cast(&b, y, MOT_F32);
+        mot_graph_replace(g, op.out, &y, 1);
+    }
+    mot_graph_compact(g);
+}
+
 static const Model models[] = {
     {"models/mlp_dynamo20_opt_static.onnx", "cross_entropy:logits:labels", "x",
      "models/fixtures/mlp/x.npy", "models/fixtures/mlp/labels.npy", NULL},
@@ -92,6 +108,30 @@ static void any_legal_plan_computes_the_same(void **state)
         check_model(&models[m], "adamw:lr=0.01,clip=1.0");
 }
 
+/* What ranks add up is rounded once more than a whole sum, and each of the losses then differs by some of the 8 bits. */
+static void partial_sums_may_be_of_any_dtype(void **state)
+{
+    (void)state;
+    static const MeshShape one = {1, {1}, {{1}}}, uneven = {1, {4}, {{8, 4, 2, 1}}};
+    Model model = mlp;
+    Trained whole, split;
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    model.edit = contract_in_bfloat;
+    Job job = make_job(&ctx, &model, "sgd:lr=0.01", 1);
+    unsigned seed = 0;
+    assert_true(run_plan(&job, make_plan(&job, &one, &seed), "ref", NULL, &whole));
+    for (unsigned s = first_seed; s < first_seed + n_seeds; s++) {
+        seed = s;
+        assert_true(run_plan(&job, make_plan(&job, &uneven, &seed), "ref", NULL, &split));
+        for (int i = 0; i <= N_STEPS; i++)
+            if (!(fabs(split.losses[i] - whole.losses[i]) <= 5e-3 * fabs(whole.losses[0])))
+                fail_msg("loss %d is %.9g, whole %.9g (test_sharding --seed %u)", i,
+                         split.losses[i], whole.losses[i], s);
+    }
+    mot_ctx_deinit(&ctx);
+}
+
 /* Two replicas on up to four devices, which share one as they like. Nothing is chosen by size: a rounding would choose otherwise. */
 static void replicas_of_several_devices_compute_the_same(void **state)
 {
@@ -107,6 +147,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_legal_plan_computes_the_same),
+        cmocka_unit_test(partial_sums_may_be_of_any_dtype),
         cmocka_unit_test(replicas_of_several_devices_compute_the_same)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
