@@ -57,8 +57,8 @@ const char *mot_cuda_place(MotCuda *c, const MotAccess *access);
 const char *mot_cuda_loops_place(MotCuda *c, const MotAccess *access, int from, int to);
 /* A float as it is, and the spelling of infinities and NaN. */
 const char *mot_cuda_float(MotCuda *c, double value);
-/* Declares v<node>, and what it is made from, unless it is known. REDUCE nodes must be. */
-void mot_cuda_need(MotCuda *c, MotNode node);
+/* Declares v<id>, and what it is made from, unless it is known. REDUCE nodes must be. */
+void mot_cuda_need(MotCuda *c, MotNode id);
 void mot_cuda_store(MotCuda *c, const MotStore *store);
 
 /* ---- One printer a shape ---- */

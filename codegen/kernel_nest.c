@@ -104,13 +104,20 @@ static bool accesses_are_equal(const MotAccess *a, const MotAccess *b)
            extents_are_equal(a->index_stride, b->index_stride, a->n_indices);
 }
 
+static bool bits_are_equal(double a, double b)
+{
+    uint64_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return x == y;
+}
+
 /* Whether two nodes compute the same; what is derived later does not count. Constants are compared by their bits. */
 static bool nodes_are_equal(const MotNodeInfo *a, const MotNodeInfo *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op &&
-           memcmp(a->arg, b->arg, sizeof a->arg) == 0 &&
-           memcmp(&a->value, &b->value, sizeof a->value) == 0 && a->start == b->start &&
-           a->step == b->step && a->loop == b->loop && a->over == b->over &&
+           memcmp(a->arg, b->arg, sizeof a->arg) == 0 && bits_are_equal(a->value, b->value) &&
+           a->start == b->start && a->step == b->step && a->loop == b->loop && a->over == b->over &&
            mot_extent_equal(a->extent, b->extent) && accesses_are_equal(a->access, b->access);
 }
 
@@ -345,6 +352,8 @@ MotStatus mot_nest_finish(MotCtx *ctx, MotNest *nest, uint32_t reduced)
     put_kept_loops_first(nest, reduced);
     join_loops(nest);
     choose_shape(nest);
+    MOT_ASSERT(0 <= nest->n_kept && nest->n_kept <= nest->n_loops &&
+               nest->n_loops <= MOT_MAX_LOOPS);
     reduced = ((1u << nest->n_loops) - 1) & ~((1u << nest->n_kept) - 1);
     return derive_phases(ctx, nest, reduced);
 }

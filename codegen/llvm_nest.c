@@ -70,12 +70,17 @@ static bool is_inner_store(const MotNest *nest, const MotStore *store)
 
 /* ---- Saved nodes ---- */
 
+static int64_t column_width(const MotLlvm *l)
+{
+    return (int64_t)COLUMN_VECTORS * l->lanes;
+}
+
 /* Elements of one saved node's row of scratch: a point of the reduced loops is one element (row) or COLUMN_VECTORS vectors. */
 static LLVMValueRef saved_elements(MotLlvm *l)
 {
     LLVMValueRef points = mot_llvm_points(l, l->nest->n_kept, l->nest->n_loops);
     if (l->nest->shape == MOT_SHAPE_COLUMN)
-        return mot_llvm_mul(l, points, mot_llvm_int(l, COLUMN_VECTORS * l->lanes));
+        return mot_llvm_mul(l, points, mot_llvm_int(l, column_width(l)));
     return mot_llvm_mul(l, mot_llvm_ceil_div(l, points, l->lanes), mot_llvm_int(l, l->lanes));
 }
 
@@ -351,9 +356,10 @@ static LLVMValueRef count_rows(MotLlvm *l)
 static void print_line(MotLlvm *l, MotLanes *lanes, uint32_t phase, const bool *is_written)
 {
     MotExtent extent = lane_extent(l);
+    int64_t most = (int64_t)CHUNK * l->lanes;
     LLVMValueRef zero = mot_llvm_int(l, 0), n = mot_llvm_extent(l, extent),
-                 chunk = mot_llvm_int(l, CHUNK * l->lanes);
-    if (extent.n == 0 && extent.factor <= CHUNK * l->lanes) {
+                 chunk = mot_llvm_int(l, most);
+    if (extent.n == 0 && extent.factor <= most) {
         print_lane_loop(l, lanes, zero, n, phase, is_written);
         fold_reductions(l, lanes, phase);
         return;
@@ -408,7 +414,7 @@ const MotLlvmShape mot_llvm_row = {
 
 static LLVMValueRef count_column_tasks(MotLlvm *l)
 {
-    return mot_llvm_mul(l, count_outer_points(l), count_blocks(l, COLUMN_VECTORS * l->lanes));
+    return mot_llvm_mul(l, count_outer_points(l), count_blocks(l, column_width(l)));
 }
 
 /* Points [from, to) of the reduced loops. */
@@ -442,7 +448,7 @@ static void print_column(MotLlvm *l)
 {
     const MotNest *nest = l->nest;
     MotExtent extent = lane_extent(l);
-    int64_t width = COLUMN_VECTORS * l->lanes;
+    int64_t width = column_width(l);
     bool *is_written = mot_arena_array(&l->ctx->arena, bool, nest->nodes.n);
     MotLlvmLoop task = mot_llvm_loop_begin(l, l->begin, l->end, mot_llvm_int(l, 1));
     LLVMValueRef blocks = count_blocks(l, width);
@@ -451,7 +457,7 @@ static void print_column(MotLlvm *l)
         mot_llvm_mul(l, mot_llvm_rem(l, task.index, blocks), mot_llvm_int(l, width));
     MotLanes lanes[COLUMN_VECTORS];
     for (unsigned i = 0; i < COLUMN_VECTORS; i++) {
-        LLVMValueRef first = mot_llvm_add(l, from, mot_llvm_int(l, i * l->lanes));
+        LLVMValueRef first = mot_llvm_add(l, from, mot_llvm_int(l, (int64_t)i * l->lanes));
         LLVMValueRef mask = is_multiple(extent, width)
                                 ? NULL
                                 : mot_llvm_tail_mask(l, first, mot_llvm_extent(l, extent));

@@ -84,6 +84,7 @@ static MotStatus check_operators(MotImport *im)
             mot_map_put_str(&seen, key, at);
             mot_vec_push(&im->ctx->arena, &missing, (Missing){.node = node, .index = i});
         }
+        MOT_ASSERT(at < missing.n);
         missing.data[at].count++;
     }
     return missing.n ? report_missing(im, missing.data, missing.n) : MOT_OK;

@@ -106,6 +106,12 @@ static bool is_view(MotOpKind kind)
            kind == MOT_OP_CONCAT;
 }
 
+static bool is_arithmetic(MotOpKind kind)
+{
+    return kind == MOT_OP_ADD || kind == MOT_OP_SUB || kind == MOT_OP_MUL || kind == MOT_OP_DIV ||
+           kind == MOT_OP_SELECT;
+}
+
 /* The op under casts and views that defines v. */
 static const MotOp *look_through(const MotGraph *g, MotValue v)
 {
@@ -146,13 +152,11 @@ static bool feeds_softmax(Uses *u, MotValue v)
             if (op->kind == MOT_OP_SOFTMAX ||
                 (op->kind == MOT_OP_ATTENTION && u->uses[i].operand == 3))
                 return true;
-            bool goes_on = is_view(op->kind) || op->kind == MOT_OP_ADD || op->kind == MOT_OP_SUB ||
-                           op->kind == MOT_OP_MUL || op->kind == MOT_OP_DIV ||
-                           op->kind == MOT_OP_SELECT;
-            if (goes_on && u->seen[u->uses[i].op] != u->walk) {
-                u->seen[u->uses[i].op] = u->walk;
-                mot_vec_push(&u->ctx->arena, &stack, op->out[0]);
-            }
+            bool goes_on = is_view(op->kind) || is_arithmetic(op->kind);
+            if (!goes_on || u->seen[u->uses[i].op] == u->walk)
+                continue;
+            u->seen[u->uses[i].op] = u->walk;
+            mot_vec_push(&u->ctx->arena, &stack, op->out[0]);
         }
     }
     return false;

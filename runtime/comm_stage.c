@@ -111,9 +111,9 @@ static bool intersect(const Box *a, const Box *b, Box *out)
 static int64_t offset_of_row(const Box *common, const Box *box, int64_t row)
 {
     int64_t at = 0, stride = 1;
-    for (int d = box->rank; d-- > 0;) {
+    for (int d = common->rank; d-- > 0;) {
         int64_t index = 0;
-        if (d < box->rank - 1) {
+        if (d < common->rank - 1) {
             index = row % common->size[d];
             row /= common->size[d];
         }

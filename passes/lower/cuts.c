@@ -399,6 +399,7 @@ static void cut_gradient(MotLowering *l, MotOpId id, MotLayer *layer, const uint
     int result_dim = mot_cut_result_dim_of(op, mot_cut_letter_of(op, side, dim));
     MotCutFill fill = is_dw && l->plan->cuts ? l->plan->cuts : MOT_CUT_ZERO;
     uint32_t operands[] = {plain[0], plain[1]};
+    MOT_ASSERT(side < 2);
     operands[side] = mot_cut_gather_columns(l, op, ranks, operands[side], dim, cut.list);
     uint32_t compact = mot_cut_add_compact(l, result, result_dim, -(int64_t)cut.dim - 1);
     mot_cut_multiply(l, op, ranks, operands, 0, 0, compact);

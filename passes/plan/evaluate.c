@@ -11,8 +11,8 @@
 typedef struct {
     MotSharding s;
     uint32_t first, last;
-    uint32_t next;  /* index + 1 of the value's next form */
-    uint32_t owner; /* index + 1 of the form whose memory it shares */
+    uint32_t next;  /* the value's next form */
+    uint32_t owner; /* the form whose memory it shares */
     bool is_inner;  /* never in memory */
     double at;      /* when it is there, in seconds from the beginning of the step */
 } Form;
@@ -31,9 +31,9 @@ typedef struct {
     MotCost *cost;
     const MotFactors *factors;
     MotPlanCost *out;
-    MotVec(Form) forms;
+    MotVec(Form) forms; /* 0 is none */
     MotVec(Gathered) gathered;
-    uint32_t *first_form; /* [values]: index + 1; the first is what the defining op left */
+    uint32_t *first_form; /* [values]: what the defining op left */
     uint32_t position, n_positions;
     double now;     /* seconds from the beginning of the step, gathered collectives left out */
     double *change; /* [n_positions + 1][n] bytes */
@@ -84,13 +84,12 @@ static uint32_t n_copies(const MotPlan *plan, const MotOp *op)
     return op->kind == MOT_OP_INPUT && mot_attrs(op, input)->name[0] != '@' ? plan->n_micro : 1;
 }
 
-/* Returns the index of the new form. */
 static uint32_t add_form(Walk *w, MotValue v, MotSharding s)
 {
     uint32_t *link = &w->first_form[v];
     while (*link)
-        link = &w->forms.data[*link - 1].next;
-    *link = w->forms.n + 1;
+        link = &w->forms.data[*link].next;
+    *link = w->forms.n;
     mot_vec_push(&w->plan->ctx->arena, &w->forms,
                  (Form){.s = s, .first = w->position, .last = w->position, .at = w->now});
     return w->forms.n - 1;
@@ -99,21 +98,19 @@ static uint32_t add_form(Walk *w, MotValue v, MotSharding s)
 /* The form, and the one whose memory it shares, live until `position`. */
 static void use_form(Walk *w, uint32_t form, uint32_t position)
 {
-    for (uint32_t i = form + 1; i; i = w->forms.data[i - 1].owner)
-        if (w->forms.data[i - 1].last < position)
-            w->forms.data[i - 1].last = position;
+    for (; form; form = w->forms.data[form].owner)
+        if (w->forms.data[form].last < position)
+            w->forms.data[form].last = position;
 }
 
-/*
- * The operand in the sharding that the user needs: found, or made from what the defining op left.
- */
+/* The operand in the sharding that the user needs: found, or made from what the defining op left. */
 static uint32_t take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need)
 {
-    uint32_t left = w->first_form[v] - 1;
-    for (uint32_t i = w->first_form[v]; i; i = w->forms.data[i - 1].next)
-        if (mot_sharding_equal(w->forms.data[i - 1].s, need)) {
-            use_form(w, i - 1, w->position);
-            return i - 1;
+    uint32_t left = w->first_form[v];
+    for (uint32_t i = left; i; i = w->forms.data[i].next)
+        if (mot_sharding_equal(w->forms.data[i].s, need)) {
+            use_form(w, i, w->position);
+            return i;
         }
     MotTransition t = mot_cost_transition(w->cost, v, w->forms.data[left].s, need, user);
     MotConversion c = mot_cost_convert(w->cost, &t, w->received, w->copying);
@@ -165,11 +162,11 @@ static void take_sink(Walk *w, MotOpId id)
 static void share_memory(Walk *w, const MotOp *op, const uint32_t *operands, uint32_t result)
 {
     if (op->kind != MOT_OP_CONCAT) {
-        w->forms.data[result].owner = operands[0] + 1;
+        w->forms.data[result].owner = operands[0];
         return;
     }
     for (uint32_t i = 0; i < op->n_in; i++) {
-        w->forms.data[operands[i]].owner = result + 1;
+        w->forms.data[operands[i]].owner = result;
         if (w->forms.data[operands[i]].first < w->forms.data[result].first)
             w->forms.data[result].first = w->forms.data[operands[i]].first;
     }
@@ -259,8 +256,7 @@ static void time_gathered(Walk *w)
         qsort(all, n, sizeof *all, compare_ready);
     for (uint32_t begin = 0, end = 0; begin < n; begin = end, bytes = 0) {
         uint32_t needed = all[begin].needed, made = all[begin].ready;
-        for (; end < n && bytes < fmax(total / (double)BUCKETS, LEAST_BYTES) &&
-               all[end].ready <= needed;
+        for (; end < n && bytes < fmax(total / BUCKETS, LEAST_BYTES) && all[end].ready <= needed;
              end++) {
             bytes += all[end].bytes;
             made = all[end].ready;
@@ -279,8 +275,8 @@ static void sum_memory(Walk *w)
     uint32_t n = w->cost->n;
     for (MotValue v = 1; v < w->g->values.n; v++) {
         bool is_home = is_stored(w->plan, mot_graph_def(w->g, v));
-        for (uint32_t f = w->first_form[v]; f; f = w->forms.data[f - 1].next, is_home = false) {
-            const Form *form = &w->forms.data[f - 1];
+        for (uint32_t f = w->first_form[v]; f; f = w->forms.data[f].next, is_home = false) {
+            const Form *form = &w->forms.data[f];
             for (uint32_t i = 0; i < n && !form->owner && !form->is_inner; i++) {
                 double bytes = padded_bytes(w, v, is_home ? home_of(w, v) : form->s, i);
                 if (is_home) {
@@ -342,6 +338,7 @@ void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *fac
               .copying = mot_arena_array(arena, double, n),
               .busy = mot_arena_array(arena, double, n),
               .persistent = mot_arena_array(arena, double, n)};
+    mot_vec_push(arena, &w.forms, (Form){0});
     walk_body(&w);
     double collectives = 0;
     for (uint32_t i = 0; i < g->body.n; i++) {

@@ -310,6 +310,7 @@ static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, c
 {
     Speed careful[MOT_BALANCE_RANKS];
     double unit[HISTORY];
+    MOT_ASSERT(slowest < b->n);
     for (uint32_t i = 0; i < b->n; i++) {
         uint32_t n = take(b, &b->unit, i, 0, window, unit);
         careful[i] = speed[i];
