@@ -138,20 +138,43 @@ static double rank_seconds(const Speed *speed, double work)
     return speed->other + (isnan(speed->unit) ? 0 : speed->unit * work);
 }
 
-/* The slowest rank under this work. */
-static double predict(const MotRebalance *b, const Speed *speed, const double *work,
-                      uint32_t *out_slowest)
+/* The slowest rank as things are. */
+static double find_slowest(const MotRebalance *b, const Speed *speed, uint32_t *out_slowest)
 {
     double most = -1;
     *out_slowest = 0;
     for (uint32_t i = 0; i < b->n; i++) {
-        double seconds = rank_seconds(&speed[i], work[i]);
+        double seconds = rank_seconds(&speed[i], b->dealt[i]);
         if (seconds > most) {
             most = seconds;
             *out_slowest = i;
         }
     }
     return most;
+}
+
+/*
+ * The step under shares: that of the slowest rank, and what it waits. Between dims dealt out in other units values are dealt out anew, and there ranks
+ * meet; so all wait for the slowest in each.
+ */
+static double predict_shares(const MotRebalance *b, const Speed *speed, const int64_t *share)
+{
+    double work[MOT_BALANCE_RANKS], all[MOT_BALANCE_RANKS] = {0}, step = 0, most = 0, met = 0;
+    for (uint32_t k = 0; k < b->work->ops.n;) {
+        double slowest = 0;
+        k = mot_split_work_deal_units(b->work, k, share, b->n, work);
+        for (uint32_t i = 0; i < b->n; i++) {
+            double seconds = isnan(speed[i].unit) ? 0 : speed[i].unit * work[i];
+            slowest = fmax(slowest, seconds);
+            all[i] += seconds;
+        }
+        met += slowest;
+    }
+    for (uint32_t i = 0; i < b->n; i++) {
+        most = fmax(most, all[i]);
+        step = fmax(step, all[i] + speed[i].other);
+    }
+    return step + met - most;
 }
 
 /* The parts that the ranks do in this time, of any size; their sum, or 0 where the launches of one take longer. */
@@ -187,13 +210,12 @@ static double level(const MotRebalance *b, const Speed *speed, double most, doub
     return high;
 }
 
-/* The integer shares whose slowest rank is fastest, among roundings of the best parts to sums of up to LARGEST_SUM; the least such sum. */
+/* The integer shares with the least step, among roundings of the best parts to sums of up to LARGEST_SUM; the least such sum. */
 static double find_shares(const MotRebalance *b, const Speed *speed, double now, int64_t *out_share)
 {
     enum { LARGEST_SUM = 96, SCALE = 1 << 24 };
-    double part[MOT_BALANCE_RANKS], work[MOT_BALANCE_RANKS], best = now;
+    double part[MOT_BALANCE_RANKS], best = now;
     int64_t ratio[MOT_BALANCE_RANKS], share[MOT_BALANCE_RANKS], all = 0;
-    uint32_t slowest;
     level(b, speed, now, part);
     for (uint32_t i = 0; i < b->n; i++)
         all += ratio[i] = (int64_t)(part[i] * (double)SCALE);
@@ -202,8 +224,7 @@ static double find_shares(const MotRebalance *b, const Speed *speed, double now,
         return best; /* nobody has time for any of it: steps too short for their clock */
     for (int64_t sum = 1; sum <= LARGEST_SUM; sum++) {
         mot_share_split(ratio, b->n, sum, share);
-        mot_split_work_deal(b->work, share, b->n, work);
-        double seconds = predict(b, speed, work, &slowest);
+        double seconds = predict_shares(b, speed, share);
         if (seconds < best * 0.999) {
             best = seconds;
             memcpy(out_share, share, b->n * sizeof *share);
@@ -324,12 +345,8 @@ static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, c
 static bool is_still_so(const MotRebalance *b, int64_t step, const int64_t *share)
 {
     Speed speed[MOT_BALANCE_RANKS];
-    double then[MOT_BALANCE_RANKS];
-    uint32_t slowest;
     find_speeds(b, SHORT, step, speed);
-    mot_split_work_deal(b->work, share, b->n, then);
-    return predict(b, speed, then, &slowest) <=
-           (1 - GAIN / 2) * predict(b, speed, b->dealt, &slowest);
+    return predict_shares(b, speed, share) <= (1 - GAIN / 2) * predict_shares(b, speed, b->share);
 }
 
 static bool is_new_change(const MotRebalance *b, const Speed *speed)
@@ -371,11 +388,12 @@ static void look_at(MotRebalance *b, const MotStepTimes *times, uint32_t window,
     Speed speed[MOT_BALANCE_RANKS];
     uint32_t slowest;
     find_speeds(b, window, times->step, speed);
-    double now = predict(b, speed, b->dealt, &slowest);
+    double now = find_slowest(b, speed, &slowest);
     if (!can_save(b, speed, GAIN, now) || !is_clear(b, slowest, window, speed) ||
         !(is_standing || (some_rank_changed(b, window) && has_settled(b, window))) ||
         (b->n_moves >= MOST_MOVES && !is_new_change(b, speed)))
         return;
+    now = predict_shares(b, speed, b->share);
     double best = find_shares(b, speed, now, out->share);
     out->rank = slowest;
     out->factor = now / best;
@@ -408,12 +426,9 @@ static void look_for_move(MotRebalance *b, const MotStepTimes *times, MotDecisio
 /* What the step before the move would be by now to what it was then: speeds may drift. */
 static double find_drift(const MotRebalance *b, const Speed *speed)
 {
-    double work[MOT_BALANCE_RANKS];
-    uint32_t slowest;
     if (b->trial.model <= 0)
         return 1;
-    mot_split_work_deal(b->work, b->trial.share, b->n, work);
-    return predict(b, speed, work, &slowest) / b->trial.model;
+    return predict_shares(b, speed, b->trial.share) / b->trial.model;
 }
 
 /*

@@ -1,7 +1,8 @@
 /*
  * Shares that follow the devices' speed while a training runs: a policy (ir/balance.h) for plans of one stage and one mesh axis.
  *
- * A rank's step is modelled as unit * work(shares) + other: `work` is the part of the split work that integer shares give it (split_work.h). From the medians of the last steps follow the shares whose slowest rank is fastest. They are worth a move if
+ * A rank's step is modelled as unit * work(shares) + other: `work` is the part of the split work that integer shares give it (split_work.h). From the medians of the last steps follow the shares of the
+ * least step: of dims that are dealt out in other units the slowest rank is another one, and there ranks meet. They are worth a move if
  * they save GAIN of the step, clearly more than the noise of the measurements, and over the steps that the present speeds may be expected to last (as long as those
  * before them did) more than a move has cost so far. Communicating and waiting are no part of the model: a slow link is reported, and who waits for a slow neighbour is not slow.
  *

@@ -18,8 +18,12 @@ void mot_split_work_add(MotCtx *ctx, MotSplitWork *work, int64_t units, MotSecon
     while (i < work->ops.n &&
            (work->ops.data[i].units != units || !are_alike(&work->ops.data[i].seconds, &seconds)))
         i++;
-    if (i == work->ops.n)
-        mot_vec_push(&ctx->arena, &work->ops, (MotSplitOps){units, seconds, 0});
+    if (i == work->ops.n) {
+        mot_vec_push(&ctx->arena, &work->ops, (MotSplitOps){0});
+        for (; i > 0 && work->ops.data[i - 1].units > units; i--)
+            work->ops.data[i] = work->ops.data[i - 1];
+        work->ops.data[i] = (MotSplitOps){units, seconds, 0};
+    }
     work->ops.data[i].weight++;
 }
 
@@ -42,18 +46,30 @@ void mot_split_work_finish(MotSplitWork *work)
         work->at[k] = work_of_part(work, k ? (double)k / (double)MOT_SPLIT_GRID : least);
 }
 
+uint32_t mot_split_work_deal_units(const MotSplitWork *work, uint32_t first, const int64_t *share,
+                                   uint32_t n, double *out_work)
+{
+    int64_t parts[MOT_BALANCE_RANKS], units = work->ops.data[first].units;
+    uint32_t k = first;
+    memset(out_work, 0, n * sizeof *out_work);
+    mot_share_split(share, n, units, parts);
+    for (; k < work->ops.n && work->ops.data[k].units == units; k++)
+        for (uint32_t i = 0; i < n; i++)
+            out_work[i] +=
+                work->ops.data[k].weight *
+                mot_seconds_at(&work->ops.data[k].seconds, (double)parts[i] / (double)units);
+    return k;
+}
+
 void mot_split_work_deal(const MotSplitWork *work, const int64_t *share, uint32_t n,
                          double *out_work)
 {
-    int64_t parts[MOT_BALANCE_RANKS];
+    double some[MOT_BALANCE_RANKS];
     memset(out_work, 0, n * sizeof *out_work);
-    for (uint32_t k = 0; k < work->ops.n; k++) {
-        const MotSplitOps *ops = &work->ops.data[k];
-        if (k == 0 || ops->units != work->ops.data[k - 1].units)
-            mot_share_split(share, n, ops->units, parts);
+    for (uint32_t k = 0; k < work->ops.n;) {
+        k = mot_split_work_deal_units(work, k, share, n, some);
         for (uint32_t i = 0; i < n; i++)
-            out_work[i] +=
-                ops->weight * mot_seconds_at(&ops->seconds, (double)parts[i] / (double)ops->units);
+            out_work[i] += some[i];
     }
 }
 

@@ -20,7 +20,7 @@ typedef struct MotSplitOps {
 
 enum { MOT_SPLIT_GRID = 256 };
 typedef struct MotSplitWork {
-    MotVec(MotSplitOps) ops;
+    MotVec(MotSplitOps) ops;         /* ascending in units */
     double alone[MOT_BALANCE_RANKS]; /* seconds of all of it on each rank, by the rates */
     double idle;                     /* work of no part: the launches */
     double at[MOT_SPLIT_GRID + 1];   /* work of a part k / MOT_SPLIT_GRID, were all units fine */
@@ -35,6 +35,9 @@ void mot_split_work_finish(MotSplitWork *work);
 /* What shares give each of n ranks. */
 void mot_split_work_deal(const MotSplitWork *work, const int64_t *share, uint32_t n,
                          double *out_work);
+/* Of it, what the operators with as many units as ops[first] are; returns the first with others, or ops.n. */
+uint32_t mot_split_work_deal_units(const MotSplitWork *work, uint32_t first, const int64_t *share,
+                                   uint32_t n, double *out_work);
 /* The largest part, of 1, that makes no more than this work. */
 double mot_split_work_part(const MotSplitWork *work, double amount);
 
