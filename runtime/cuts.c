@@ -182,10 +182,22 @@ static void cut_rank(MotCutter *c, uint32_t l, uint32_t rank, int64_t step, int6
     mot_session_cut(c->session, l, rank, c->list, n);
 }
 
+/* The shares: what was decided for others is void. */
+static void find_shares(MotCutter *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        int64_t share = mot_session_share(c->session, i);
+        if (share != c->share[i])
+            c->effective = -1;
+        c->share[i] = share;
+    }
+}
+
 /* How many columns there are and how many are left out, which other shares change. */
 static void find_columns(MotCutter *c)
 {
     const MotProgram *p = program_of(c);
+    find_shares(c);
     for (uint32_t i = 0; i < c->n; i++)
         for (uint32_t l = 0; l < c->n_layers; l++) {
             int64_t kept = p->cuts.data[l].n_kept[i], *n = &c->columns[index_of(c, l, i)];
@@ -338,7 +350,6 @@ void mot_cutter_after(MotCutter *c, int64_t step, int64_t steps, MotCutDecision 
     find_columns(c);
     for (uint32_t i = 0; i < c->n; i++) {
         const MotRankState *state = mot_session_rank(c->session, i);
-        c->share[i] = mot_session_share(c->session, i);
         c->busy[i] = (double)state->busy_ns * 1e-9;
         c->total[i] = (double)(state->busy_ns + state->comm_ns + state->wait_ns) * 1e-9;
         for (uint32_t l = 0; l < c->n_layers; l++)

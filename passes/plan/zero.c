@@ -40,14 +40,15 @@ struct MotZero {
     double spent; /* of the budget, in steps */
     uint32_t
         since; /* steps since the cuts last changed; the newest is at (since - WARM_UP - 1) % LONG */
-    uint32_t window;          /* the newest steps that `rank` is from */
-    double *other, *layer;    /* [LONG][n], [LONG][n * n_layers]: as if nothing were cut; a ring */
-    double took[LONG];        /* by the slowest rank, as it was */
-    int64_t *cut;             /* [n * n_layers]: in the last step, */
-    int64_t *want, *old;      /* what is decided, and what was before */
-    Help help, now, old_help; /* with lends: wanted, decided, and decided before */
-    double *helped;           /* [n * n_layers]: wanted, as a part of the helper's products */
-    bool is_tried;            /* a move that is not judged yet, from step `effective` on */
+    uint32_t window;       /* the newest steps that `rank` is from */
+    double *other, *layer; /* [LONG][n], [LONG][n * n_layers]: as if nothing were cut; a ring */
+    double took[LONG];     /* by the slowest rank, as it was */
+    int64_t share[MOT_BALANCE_RANKS]; /* in the last step, */
+    int64_t *cut;                     /* and [n * n_layers]; */
+    int64_t *want, *old;              /* what is decided, and what was before */
+    Help help, now, old_help;         /* with lends: wanted, decided, and decided before */
+    double *helped; /* [n * n_layers]: wanted, as a part of the helper's products */
+    bool is_tried;  /* a move that is not judged yet, from step `effective` on */
     int64_t effective, paused;
     double before, predicted;
     Rank *rank; /* [n]: medians of the window */
@@ -139,10 +140,22 @@ static bool can_afford(const MotZero *z, const MotCutTimes *t, const int64_t *cu
     return z->spent + steps * cost_of(z, t, cut) <= z->opts.budget * (double)t->steps;
 }
 
+/* Other shares end all cuts, and void what was decided. */
+static void forget(MotZero *z)
+{
+    z->since = 0;
+    z->is_tried = false;
+    memset(z->now.lender, 0, sizeof z->now.lender);
+    memset(z->now.columns, 0, (size_t)z->n * z->n_layers * sizeof *z->now.columns);
+}
+
 /* Notes a step; those right after a change of the cuts count for nothing. */
 static void note(MotZero *z, const MotCutTimes *t)
 {
     uint32_t all = z->n * z->n_layers;
+    if (memcmp(z->share, t->share, z->n * sizeof *z->share) != 0)
+        forget(z);
+    memcpy(z->share, t->share, z->n * sizeof *z->share);
     if (memcmp(z->cut, t->cut, all * sizeof *z->cut) != 0)
         z->since = 0;
     memcpy(z->cut, t->cut, all * sizeof *z->cut);

@@ -28,6 +28,7 @@ busy() { # OUT FIRST LAST: mean over these steps of the slowest rank's busy time
             sum += most; n++ }
         END { print sum / n }' "$work/$1/steps.jsonl"
 }
+rounded() { losses "$1" | awk '{ printf "%d %.3f\n", $1, $2 }'; }
 refuses() { # WHAT PATTERN OPTIONS...: exit 2
     local what=$1 pattern=$2 code=0
     shift 2
@@ -77,8 +78,16 @@ train whole changing 50 --fix '*=out' -q
 train lent changing 50 --fix '*=out' --balance migrate >"$work/out" 2>&1
 check "columns are lent within 10 steps of a change" awk 'NR == 1 { exit !($1 > 21 && $1 <= 31) }' <(events lent lend effective)
 check "which is faster" awk -v with="$(busy lent 35 50)" -v without="$(busy whole 35 50)" 'BEGIN { exit !(with < 0.9 * without) }'
-check "and no other training" [ "$(losses whole | awk '{ printf "%d %.3f\n", $1, $2 }')" = "$(losses lent | awk '{ printf "%d %.3f\n", $1, $2 }')" ]
+check "and no other training" [ "$(rounded whole)" = "$(rounded lent)" ]
 check "a line says it" grep -q '0/[0-9]*/0/0 % of the products are computed by others' "$work/out"
+# Other shares between a decision and its effect, and between that and its judgement: it is void.
+train unshared changing 50 --fix '*=in' -q
+for at in 28 33; do
+    check "shares change before step $at" train "reshared$at" changing 50 --fix '*=in' --balance migrate --resize "$at:16/1/16/16" -q
+    check "the training is the same" [ "$(rounded unshared)" = "$(rounded "reshared$at")" ]
+    check "columns were to be lent" grep -q '"action": "lend", .*"effective": 29' "$work/reshared$at/steps.jsonl"
+    check "nobody asks what became of that" [ "$(grep -c '"action": "\(measured\|undo\)"' "$work/reshared$at/steps.jsonl")" = 0 ]
+done
 refuses "lending where no weight is split" 'no layer of this plan can be lent' --fix '*=batch' --balance migrate
 
 # Consent: without it there is nothing of cuts, in words or in the program.
