@@ -1,7 +1,8 @@
 /*
- * Elastic trainings: ranks die, hang, leave and join, and shares change, at random moments; the training goes on each time, within seconds. In
- * the end its log has every step once, with the loss of an undisturbed run (so every step had its own samples, whoever computed it), and no process is
- * left. Plans that replicate all state lose no step: they never go back to a checkpoint.
+ * Elastic trainings: ranks die, hang, leave and join at random moments, and shares change, columns are lent or cut and the plan is made anew, because
+ * devices change their speed; the training goes on each time, within seconds. In the end its log has every step once, with the loss of an
+ * undisturbed run (so every step had its own samples, whoever computed it; what cuts has losses of its own), and no process is left. Plans that replicate
+ * all state lose no step: they never go back to a checkpoint.
  *
  *     elastic [--seed N] [--runs N] [--all]      a failure prints the seed; --all: 200 trainings
  */
@@ -14,6 +15,7 @@ enum {
     N_DEVICES = 4,
     N_CHANGES = 5,
     LATEST_MS = 250,
+    LATEST_MODELLED_MS = 1000, /* a straggler takes ten steps to be told */
     HANG_MS = 4000,
     LONGEST_MS = 90000
 };
@@ -25,52 +27,68 @@ enum { N_RUNS = 8 };
 
 /* How operators are split: everything replicated but the batch, parameters split wherever they can be, and the planner's mix. */
 enum { REPLICATED, SPLIT, MIX, N_PLANS };
-static const char *const plans[N_PLANS][4] = {{"--fix=*=batch", "--fix=*weight=replicate",
+static const char *const plans[N_PLANS][5] = {{"--fix=*=batch", "--fix=*weight=replicate",
                                                "--fix=*bias=replicate", "--fix=onnx::*=replicate"},
-                                              {"--fix=*=out", "--seed=0", "--seed=0", "--seed=0"},
-                                              {"--seed=0", "--seed=0", "--seed=0", "--seed=0"}};
+                                              {"--fix=*=out"},
+                                              {NULL}};
+
+/*
+ * What is done about devices that change their speed. Where the clock is modelled they do, whatever else the machine has to do. What is lent
+ * or cut are columns of weights that are split, which they are from `first_plan` on.
+ */
+enum { OFF, SHARES, MIGRATE, AUTO, ZERO, N_MODES };
+static const struct {
+    const char *options[3];
+    bool is_modelled, is_lossy;
+    uint32_t first_plan;
+} modes[N_MODES] = {[OFF] = {{"--balance=off"}, false, false, REPLICATED},
+                    [SHARES] = {{"--balance=shares"}, false, false, REPLICATED},
+                    [MIGRATE] = {{"--balance=migrate"}, true, false, SPLIT},
+                    [AUTO] = {{"--balance=auto"}, true, false, REPLICATED},
+                    [ZERO] = {{"--balance=zero", "--allow=cuts"}, true, true, SPLIT}};
 
 /* One training to be, and what happened to it. */
 typedef struct {
     const char *out;
-    uint32_t plan, n_hits;
-    uint32_t n_members; /* at least */
-    int64_t resize_at;  /* a step; -1: never */
-    bool is_balanced;   /* shares follow the devices' speed beside all that */
+    uint32_t plan, mode, n_hits;
+    uint32_t n_members;     /* at least */
+    const char *changes[4]; /* of shares and speeds; NULL: no more */
 } Run;
+
+static void add(const char **argv, const char *const *options)
+{
+    while (*argv)
+        argv++;
+    while (*options)
+        *argv++ = *options++;
+}
 
 static pid_t start(Test *t, const Run *run)
 {
     MotArena *arena = &t->ctx.arena;
-    const char *resize = "1/2/3/1";
-    const char *argv[] = {t->motley,
-                          "train",
-                          "models/gpt_erf_sdpa_ts17_opt_dynamic.onnx",
-                          "--dim=batch=6",
-                          "--loss=cross_entropy:logits:labels",
-                          "--optimizer=adamw:lr=0.003,clip=1.0",
-                          "--save=25",
-                          "--validate=100",
-                          "--elastic",
-                          "-q",
-                          "--data",
-                          mot_arena_printf(arena, "text:%s/text", t->work),
-                          "--steps",
-                          mot_arena_printf(arena, "%d", N_STEPS),
-                          "--devices",
-                          mot_arena_printf(arena, "%d", N_DEVICES),
-                          "--hang-timeout",
-                          mot_arena_printf(arena, "%.3f", (double)HANG_MS * 1e-3),
-                          "--out",
-                          path_of(t, run->out, ""),
-                          plans[run->plan][0],
-                          plans[run->plan][1],
-                          plans[run->plan][2],
-                          plans[run->plan][3],
-                          run->is_balanced ? "--balance=shares" : "--balance=off",
-                          run->resize_at < 0 ? NULL : "--resize",
-                          mot_arena_printf(arena, "%lld:%s", (long long)run->resize_at, resize),
-                          NULL};
+    const char *argv[40] = {t->motley,
+                            "train",
+                            "models/gpt_erf_sdpa_ts17_opt_dynamic.onnx",
+                            "--dim=batch=6",
+                            "--loss=cross_entropy:logits:labels",
+                            "--optimizer=adamw:lr=0.003,clip=1.0",
+                            "--save=25",
+                            "--validate=100",
+                            "--elastic",
+                            "-q",
+                            "--data",
+                            mot_arena_printf(arena, "text:%s/text", t->work),
+                            "--steps",
+                            mot_arena_printf(arena, "%d", N_STEPS),
+                            "-c",
+                            path_of(t, modes[run->mode].is_modelled ? "modelled" : "real", ""),
+                            "--hang-timeout",
+                            mot_arena_printf(arena, "%.3f", (double)HANG_MS * 1e-3),
+                            "--out",
+                            path_of(t, run->out, "")};
+    add(argv, plans[run->plan]);
+    add(argv, modes[run->mode].options);
+    add(argv, run->changes);
     return start_command(t, "messages", argv);
 }
 
@@ -108,11 +126,35 @@ static uint32_t count(const char *text, const char *what)
     return n;
 }
 
+/* Changes of members in the log while columns were lent. */
+static uint32_t count_while_lent(const char *log)
+{
+    static const char members[] = "{\"event\": \"members\"";
+    uint32_t n = 0;
+    bool lends = false;
+    for (const char *line = log; line && *line; line = strchr(line, '\n'), line += line != NULL) {
+        long long step;
+        char columns[512];
+        if (sscanf(line,
+                   "{\"event\": \"balance\", \"step\": %lld, \"action\": \"lend\", "
+                   "\"columns\": %511[^a-z]",
+                   &step, columns) == 2)
+            lends = strpbrk(columns, "123456789") != NULL;
+        if (strncmp(line, members, sizeof members - 1) == 0) {
+            n += lends;
+            lends = false;
+        }
+    }
+    return n;
+}
+
 static void compare_with_calm(Test *t, const Run *run)
 {
     double calm[N_STEPS] = {0}, now[N_STEPS] = {0}, calm_val = 0, val = 0;
     read_losses(t, "calm", calm, &calm_val);
     read_losses(t, run->out, now, &val);
+    if (modes[run->mode].is_lossy)
+        return;
     for (int i = 0; i < N_STEPS; i++) {
         bool is_close = fabs(now[i] - calm[i]) <= 1e-3 * calm[0];
         check(t, is_close, "step %d: loss %.6f, undisturbed %.6f", i + 1, now[i], calm[i]);
@@ -123,7 +165,7 @@ static void compare_with_calm(Test *t, const Run *run)
           calm_val);
 }
 
-static void check_run(Test *t, const Run *run, int status)
+static void check_run(Test *t, const Run *run, int status, uint32_t *n_lent)
 {
     size_t n;
     const char *messages = read_messages(t);
@@ -135,6 +177,7 @@ static void check_run(Test *t, const Run *run, int status)
     check(t, count(log, "\"action\": \"death\"") <= run->n_hits, "more deaths than kills: %s",
           messages);
     t->n_changes += count(log, "\"event\": \"members\"");
+    *n_lent += count_while_lent(log);
     check(t, run->plan != REPLICATED || !strstr(messages, "back from step"),
           "replicated state was lost: %s", messages);
     t->n_ends += strstr(messages, "back from step") != NULL;
@@ -201,40 +244,78 @@ static void end_run(Test *t, Job *job, int *out_status)
     check_no_rank_is_left(t, job);
 }
 
-static void run_once(Test *t)
+/* A device gets slower and recovers, then another does; shares may change in the midst of that. */
+static void draw_changes(Test *t, Run *run)
 {
-    Run run = {.out = "storm", .plan = draw(t, N_PLANS), .n_members = N_DEVICES, .resize_at = -1};
-    int status = 0;
+    MotArena *arena = &t->ctx.arena;
+    uint32_t n = 0, step = draw(t, 30);
     if (draw(t, 3) == 0)
-        run.resize_at = draw(t, N_STEPS);
-    run.is_balanced = draw(t, 3) == 0;
+        run->changes[n++] = mot_arena_printf(arena, "--resize=%u:1/2/3/1", draw(t, N_STEPS));
+    if (!modes[run->mode].is_modelled)
+        return;
+    uint32_t device = draw(t, N_DEVICES), until = step + 20 + draw(t, 150);
+    run->changes[n++] = mot_arena_printf(arena, "--slow=%u:cpu%u=4", step, device);
+    run->changes[n++] = mot_arena_printf(arena, "--slow=%u:cpu%u=1", until, device);
+    run->changes[n++] =
+        mot_arena_printf(arena, "--slow=%u:cpu%u=3", until + draw(t, 20), (device + 1) % N_DEVICES);
+}
+
+static void run_once(Test *t, uint32_t *n_lent)
+{
+    Run run = {.out = "storm", .mode = draw(t, N_MODES), .n_members = N_DEVICES};
+    uint32_t first = modes[run.mode].first_plan,
+             latest = modes[run.mode].is_modelled ? LATEST_MODELLED_MS : LATEST_MS;
+    int status = 0;
+    run.plan = first + draw(t, N_PLANS - first);
+    draw_changes(t, &run);
     Job job = {.host = start(t, &run)};
     if (wait_ranks(t, &job, N_DEVICES))
-        for (int i = 0; i < N_CHANGES && let_run(&job, draw(t, LATEST_MS)); i++)
+        for (int i = 0; i < N_CHANGES && let_run(&job, draw(t, latest)); i++)
             change(t, &run, &job);
     end_run(t, &job, &status);
-    check_run(t, &run, status);
+    check_run(t, &run, status, n_lent);
     t->n_kills += run.n_hits;
     clear(t, run.out);
+}
+
+static void write_clusters(Test *t)
+{
+    FILE *real = fopen(path_of(t, "real", ""), "w"),
+         *modelled = fopen(path_of(t, "modelled", ""), "w");
+    check(t, real && modelled, "no clusters");
+    if (!real || !modelled)
+        return;
+    fprintf(real, "devices:\n");
+    fprintf(modelled, "clock: modelled\ndevices:\n");
+    for (int i = 0; i < N_DEVICES; i++) {
+        fprintf(real, "  - {name: cpu%d}\n", i);
+        fprintf(modelled,
+                "  - {name: cpu%d, gflops: 10, functions: 1G, bandwidth: 50GB, launch: 200ns}\n",
+                i);
+    }
+    fclose(real);
+    fclose(modelled);
 }
 
 static MotStatus run_all(MotCtx *ctx, void *self)
 {
     Test *t = self;
-    Run calm = {.out = "calm", .plan = MIX, .resize_at = -1};
+    Run calm = {.out = "calm", .plan = MIX};
+    uint32_t n_lent = 0;
     int status = 0;
     (void)ctx;
     write_text(t);
+    write_clusters(t);
     Job job = {.host = start(t, &calm)};
     end_run(t, &job, &status);
     check(t, status == 0, "wait status %d: %s", status, read_messages(t));
     for (uint32_t i = 0; i < t->n_runs && t->n_failures == 0; i++)
-        run_once(t);
+        run_once(t, &n_lent);
     check(t, t->n_changes > 0, "nothing ever happened");
     printf(
-        "%u trainings, %u ranks hit, %u changes of members, %u returns to a checkpoint, %u checks, "
-        "%u failed\n",
-        t->n_runs, t->n_kills, t->n_changes, t->n_ends, t->n_checks, t->n_failures);
+        "%u trainings, %u ranks hit, %u changes of members, %u while columns were lent, %u returns "
+        "to a checkpoint, %u checks, %u failed\n",
+        t->n_runs, t->n_kills, t->n_changes, n_lent, t->n_ends, t->n_checks, t->n_failures);
     return MOT_OK;
 }
 
