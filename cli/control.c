@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -40,22 +39,38 @@ static int open_socket(void)
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 }
 
-static void close_control(void *self)
+/* Takes the client out of those that have not said anything. */
+static int release_client(MotControl *control, uint32_t i)
 {
-    MotControl *control = self;
+    int fd = control->client[i];
+    control->n_clients--;
+    for (; i < control->n_clients; i++)
+        control->client[i] = control->client[i + 1];
+    return fd;
+}
+
+void mot_control_close(MotControl *control)
+{
     char path[4096];
     if (control->fd < 0)
         return;
+    while (control->n_clients > 0)
+        close(release_client(control, 0));
     close(control->fd);
     control->fd = -1;
     if (snprintf(path, sizeof path, "%s/%s", control->dir, name) < (int)sizeof path)
         unlink(path);
 }
 
+static void close_control(void *control)
+{
+    mot_control_close(control);
+}
+
 MotControl *mot_control_open(MotCtx *ctx, const char *dir)
 {
     MotControl *control = mot_arena_new(&ctx->arena, MotControl);
-    *control = (MotControl){-1, dir};
+    *control = (MotControl){.fd = -1, .dir = dir};
     mot_ctx_defer(ctx, close_control, control);
     control->fd = open_socket();
     int error = control->fd < 0 ? errno : attach(control->fd, dir, true);
@@ -64,36 +79,54 @@ MotControl *mot_control_open(MotCtx *ctx, const char *dir)
     if (error) {
         mot_warn(ctx, (MotLoc){dir, NULL}, "no socket can be made (%s): nobody can join or leave",
                  strerror(error));
-        close_control(control);
+        mot_control_close(control);
     }
     return control;
 }
 
-/* One message into ctx's arena: an object, or NULL. Waits for it as long as the socket does. */
-static const MotJson *receive(MotCtx *ctx, int fd, const char *from, ssize_t *out_n)
-{
-    const MotJson *json;
-    char text[LONGEST_MESSAGE];
-    do
-        *out_n = recv(fd, text, LONGEST_MESSAGE, 0);
-    while (*out_n < 0 && errno == EINTR);
-    if (*out_n > 0 &&
-        mot_json_parse(ctx, MOT_ERR_USAGE, from, text, (size_t)*out_n, &json) == MOT_OK)
-        return json;
-    mot_error_clear(ctx);
-    return NULL;
-}
-
-bool mot_control_next(MotCtx *ctx, const MotControl *control, MotRequest *out_request)
+/*
+ * One message into ctx's arena: an object, or NULL where it is none or the other side is gone. False: nothing has come yet, of a socket that
+ * does not wait.
+ */
+static bool receive(MotCtx *ctx, int fd, const char *from, const MotJson **out_json)
 {
     ssize_t n;
-    struct timeval patience = {.tv_usec = 100000}; /* who connects has something to say at once */
-    int fd = control->fd < 0 ? -1 : accept4(control->fd, NULL, NULL, SOCK_CLOEXEC);
-    if (fd < 0)
+    char text[LONGEST_MESSAGE];
+    *out_json = NULL;
+    do
+        n = recv(fd, text, LONGEST_MESSAGE, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return false;
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    *out_request = (MotRequest){fd, receive(ctx, fd, "the request", &n)};
+    if (n > 0 && mot_json_parse(ctx, MOT_ERR_USAGE, from, text, (size_t)n, out_json) != MOT_OK) {
+        mot_error_clear(ctx);
+        *out_json = NULL;
+    }
     return true;
+}
+
+/* Those who have connected since the last time; the longest silent ones make room. */
+static void accept_clients(MotControl *control)
+{
+    for (int i = 0; control->fd >= 0 && i < MOT_CONTROL_CLIENTS; i++) {
+        int fd = accept4(control->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            return;
+        if (control->n_clients == MOT_CONTROL_CLIENTS)
+            close(release_client(control, 0));
+        control->client[control->n_clients++] = fd;
+    }
+}
+
+bool mot_control_next(MotCtx *ctx, MotControl *control, MotRequest *out_request)
+{
+    accept_clients(control);
+    for (uint32_t i = 0; i < control->n_clients; i++)
+        if (receive(ctx, control->client[i], "the request", &out_request->json)) {
+            out_request->fd = release_client(control, i);
+            return true;
+        }
+    return false;
 }
 
 void mot_control_answer(MotRequest *request, const MotJsonWriter *answer)
@@ -112,7 +145,6 @@ static void close_socket(void *fd)
 MotStatus mot_control_ask(MotCtx *ctx, const char *dir, const MotJsonWriter *request,
                           const MotJson **out_answer)
 {
-    ssize_t n;
     int *fd = mot_arena_new(&ctx->arena, int);
     *fd = -1;
     mot_ctx_defer(ctx, close_socket, fd);
@@ -126,11 +158,11 @@ MotStatus mot_control_ask(MotCtx *ctx, const char *dir, const MotJsonWriter *req
         mot_hint(ctx, "give the --out of a training on this machine");
         return ctx->status;
     }
-    if (send(*fd, request->text.data, request->text.n, MSG_NOSIGNAL) < 0)
+    bool is_sent = send(*fd, request->text.data, request->text.n, MSG_NOSIGNAL) >= 0;
+    if (!is_sent && errno != EPIPE && errno != ECONNRESET) /* of these, it has just ended */
         return mot_fail(ctx, MOT_ERR_IO, (MotLoc){dir, NULL}, "the request can't be sent: %s",
                         strerror(errno));
-    *out_answer = receive(ctx, *fd, "the answer", &n);
-    if (*out_answer)
+    if (is_sent && receive(ctx, *fd, "the answer", out_answer) && *out_answer)
         return MOT_OK;
     return mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){dir, NULL},
                     "the training ended before it answered");

@@ -7,9 +7,13 @@
 
 #include "support/json.h"
 
+enum { MOT_CONTROL_CLIENTS = 8 };
+
 typedef struct MotControl {
-    int fd; /* -1: the folder's file system has no sockets */
+    int fd; /* -1: the folder's file system has no sockets, or it is closed */
     const char *dir;
+    int client[MOT_CONTROL_CLIENTS]; /* who has connected and not said anything yet, oldest first */
+    uint32_t n_clients;
 } MotControl;
 
 typedef struct MotRequest {
@@ -19,8 +23,13 @@ typedef struct MotRequest {
 
 /* Makes DIR/control, in place of one that a killed training left. Where that can't be, a warning is all. */
 MotControl *mot_control_open(MotCtx *ctx, const char *dir);
-/* Takes the next request; false if there is none. It has to be answered. */
-bool mot_control_next(MotCtx *ctx, const MotControl *control, MotRequest *out_request);
+/* Ends it before the context does; who has connected gets no answer. */
+void mot_control_close(MotControl *control);
+/*
+ * Takes the next request; false if there is none. It has to be answered. Never waits: who connects and says nothing is looked at again the
+ * next time, until too many others have come.
+ */
+bool mot_control_next(MotCtx *ctx, MotControl *control, MotRequest *out_request);
 /* Sends the answer and ends the request. */
 void mot_control_answer(MotRequest *request, const MotJsonWriter *answer);
 

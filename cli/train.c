@@ -8,7 +8,6 @@
 #include "cli/members.h"
 #include "cli/verbs.h"
 #include "job/shares.h"
-#include "support/writer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -295,8 +294,8 @@ static void print_answer(const MotTrainer *t, const char *model)
 static MotStatus take_folder(MotTrainer *t)
 {
     MOT_TRY(mot_file_make_dir(t->ctx, t->out));
-    t->lock = mot_arena_printf(&t->ctx->arena, "%s/lock", t->out);
-    MotStatus status = mot_file_lock(t->ctx, t->lock);
+    t->lock_path = mot_arena_printf(&t->ctx->arena, "%s/lock", t->out);
+    MotStatus status = mot_file_lock(t->ctx, t->lock_path, &t->lock);
     if (status == MOT_ERR_USAGE)
         mot_hint(t->ctx, "another training writes into this folder; give another --out");
     MOT_TRY(status);
@@ -361,8 +360,10 @@ static MotStatus publish(MotTrainer *t)
 static MotStatus make_folder_again(MotTrainer *t)
 {
     FILE *log_file;
+    mot_file_unlock(t->lock); /* what these are of is gone */
+    mot_control_close(t->control);
     MOT_TRY(mot_file_make_dir(t->ctx, t->out));
-    MOT_TRY(mot_file_lock(t->ctx, t->lock));
+    MOT_TRY(mot_file_lock(t->ctx, t->lock_path, &t->lock));
     t->control = mot_control_open(t->ctx, t->out);
     MOT_TRY(publish(t));
     if (access(t->log, F_OK) == 0)
@@ -376,7 +377,7 @@ static MotStatus make_folder_again(MotTrainer *t)
 MotStatus mot_trainer_keep_folder(MotTrainer *t)
 {
     enum { MOST_VANISHED = 100 };
-    if (access(t->lock, F_OK) == 0) {
+    if (access(t->lock_path, F_OK) == 0) {
         t->n_vanished = 0;
         return MOT_OK;
     }
@@ -389,7 +390,7 @@ MotStatus mot_trainer_keep_folder(MotTrainer *t)
         return status;
     mot_error_clear(
         t->ctx); /* who removes it may still be at it: all of it again after the next step */
-    unlink(t->lock);
+    unlink(t->lock_path);
     return MOT_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/cuts.h"
 #include "runtime/data.h"
+#include "support/writer.h"
 
 #include <stdio.h>
 
@@ -35,7 +36,8 @@ typedef struct MotTrainer {
     MotData *data;
     int64_t steps, validate_every, save_every, first_step;
     uint64_t seed;
-    const char *out, *lock, *log, *data_text;
+    const char *out, *lock_path, *log, *data_text;
+    MotFileLock *lock; /* on the folder */
     uint32_t n_vanished; /* steps in a row after which `out` was gone and could not be made again */
     const char *structure; /* of the model, for checkpoints */
     MotResize *resizes;

@@ -104,27 +104,36 @@ MotStatus mot_file_make_dir(MotCtx *ctx, const char *path)
                     strerror(errno));
 }
 
-static void close_lock(void *handle)
+struct MotFileLock {
+    int fd; /* -1: it is given up */
+};
+
+void mot_file_unlock(MotFileLock *lock)
 {
-    int *fd = handle;
-    if (*fd >= 0)
-        close(*fd);
+    if (lock->fd >= 0)
+        close(lock->fd);
+    lock->fd = -1;
 }
 
-MotStatus mot_file_lock(MotCtx *ctx, const char *path)
+static void unlock(void *lock)
 {
-    int *fd = mot_arena_new(&ctx->arena, int);
-    *fd = -1;
-    mot_ctx_defer(ctx, close_lock, fd);
+    mot_file_unlock(lock);
+}
+
+MotStatus mot_file_lock(MotCtx *ctx, const char *path, MotFileLock **out_lock)
+{
+    MotFileLock *held = *out_lock = mot_arena_new(&ctx->arena, MotFileLock);
+    held->fd = -1;
+    mot_ctx_defer(ctx, unlock, held);
     bool is_refused = mot_fault(ctx->faults, MOT_FAULT_write);
-    *fd = is_refused ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    held->fd = is_refused ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (*fd >= 0 && fcntl(*fd, F_SETLK, &lock) == 0)
+    if (held->fd >= 0 && fcntl(held->fd, F_SETLK, &lock) == 0)
         return MOT_OK;
-    if (*fd < 0 || (errno != EACCES && errno != EAGAIN))
+    if (held->fd < 0 || (errno != EACCES && errno != EAGAIN))
         return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be locked: %s",
                         strerror(errno));
-    bool is_known = fcntl(*fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    bool is_known = fcntl(held->fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
     return mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){path, NULL}, "is held by another process (%lld)",
                     is_known ? (long long)lock.l_pid : -1);
 }

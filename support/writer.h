@@ -27,11 +27,14 @@ MOT_CHECKED MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *
 /* Makes a directory and those above it; one that is there already is fine. */
 MOT_CHECKED MotStatus mot_file_make_dir(MotCtx *ctx, const char *path);
 
+typedef struct MotFileLock MotFileLock;
 /*
  * Takes the file at `path` for this process until the context is released; makes it. MOT_ERR_USAGE that names the other process if one
  * has it. A lock ends with its process: what a killed one left behind does not count, and children do not hold it.
  */
-MOT_CHECKED MotStatus mot_file_lock(MotCtx *ctx, const char *path);
+MOT_CHECKED MotStatus mot_file_lock(MotCtx *ctx, const char *path, MotFileLock **out_lock);
+/* Gives it up before that; once more is no harm. */
+void mot_file_unlock(MotFileLock *lock);
 /* Whether another process holds it. */
 bool mot_file_is_locked(const char *path);
 

@@ -205,8 +205,10 @@ static bool ask(Test *t, const Run *run, const char *verb, const char *device)
     pid_t pid = start_command(t, "answers", strcmp(verb, "join") == 0 ? join : leave);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    check(t, status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 2),
-          "%s %s: wait status %d", verb, device, status);
+    size_t n;
+    bool is_fine = status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 2);
+    check(t, is_fine, "%s %s: wait status %d: %s", verb, device, status,
+          is_fine ? "" : read_file(t, path_of(t, "answers", ""), &n));
     return status == 0;
 }
 

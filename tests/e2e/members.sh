@@ -101,10 +101,17 @@ fi
 
 # The folder goes away: it comes back with the log, the lock, the socket and in the end a checkpoint.
 begin removed
+descriptors() { ls "/proc/$pid/fd" | wc -l; }
+before=$(descriptors)
 until rm -rf "$work/removed" 2>/dev/null; do :; done # it comes back while it is being removed
 for _ in $(seq 100); do [ -s "$work/removed/steps.jsonl" ] && break; sleep 0.1; done
 check "the log is back" [ -s "$work/removed/steps.jsonl" ]
 check "it takes requests" "$MOTLEY" leave "$work/removed" a >/dev/null
+for _ in 1 2 3; do
+    until rm -rf "$work/removed" 2>/dev/null; do :; done
+    for _ in $(seq 100); do [ -s "$work/removed/steps.jsonl" ] && break; sleep 0.1; done
+done
+check "that costs no descriptors: $(descriptors), not more than $before" [ "$(descriptors)" -le "$before" ]
 check "it is locked" [ "$("$MOTLEY" top "$work/removed" --once --json | grep -c '"running": true')" = 1 ]
 end
 check "it was saved" "$MOTLEY" ckpt verify "$work/removed" >/dev/null

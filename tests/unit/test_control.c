@@ -74,7 +74,7 @@ static const char *make_dir(MotCtx *ctx)
 }
 
 /* The next request; waits for it. */
-static MotRequest take(MotCtx *ctx, const MotControl *control)
+static MotRequest take(MotCtx *ctx, MotControl *control)
 {
     MotRequest request;
     while (!mot_control_next(ctx, control, &request))
@@ -96,7 +96,7 @@ static void a_request_is_answered(void **state)
 {
     MotCtx *ctx = *state;
     const char *dir = make_dir(ctx);
-    const MotControl *control = mot_control_open(ctx, dir);
+    MotControl *control = mot_control_open(ctx, dir);
     MotRequest request;
     Client a, b;
     assert_false(mot_control_next(ctx, control, &request));
@@ -119,7 +119,7 @@ static void nonsense_is_a_request_without_content(void **state)
     static const char *const texts[] = {"", "{", "verb", "[1, 2", "{\"verb\": \"\xff\"}"};
     MotCtx *ctx = *state;
     const char *dir = make_dir(ctx);
-    const MotControl *control = mot_control_open(ctx, dir);
+    MotControl *control = mot_control_open(ctx, dir);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         Client c;
         start(&c, dir, texts[i]);
@@ -132,21 +132,72 @@ static void nonsense_is_a_request_without_content(void **state)
     }
 }
 
-/* Who connects and says nothing holds nobody up for more than a moment; who goes away without waiting does no harm. */
-static void silence_is_borne(void **state)
+static int connect_to(const char *dir)
 {
-    MotCtx *ctx = *state;
-    const char *dir = make_dir(ctx);
-    const MotControl *control = mot_control_open(ctx, dir);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s/control", dir);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address),
                      0);
-    MotRequest request = take(ctx, control);
-    assert_null(request.json);
+    return fd;
+}
+
+/* Who connects and says nothing holds nobody up, and is heard when it does; who goes away without waiting does no harm. */
+static void silence_is_borne(void **state)
+{
+    MotCtx *ctx = *state;
+    const char *dir = make_dir(ctx);
+    MotControl *control = mot_control_open(ctx, dir);
+    MotRequest request;
+    int fd = connect_to(dir), other = connect_to(dir);
+    assert_false(mot_control_next(ctx, control, &request));
+    Client c;
+    start(&c, dir, "{\"verb\": \"leave\"}");
+    request = take(ctx, control); /* the silent ones are before it */
+    assert_non_null(request.json);
+    answer(ctx, &request, "yes");
+    pthread_join(c.thread, NULL);
+    assert_string_equal(c.answer, "yes");
+    assert_int_equal(send(fd, "{\"verb\": \"late\"}", 16, 0), 16);
+    request = take(ctx, control);
+    assert_string_equal(mot_json_string(mot_json_get(request.json, "verb"), ""), "late");
     close(fd);
     answer(ctx, &request, "nobody hears");
+    close(other);
+    request = take(ctx, control);
+    assert_null(request.json);
+    answer(ctx, &request, "nobody hears");
+    assert_false(mot_control_next(ctx, control, &request));
+    assert_int_equal(control->n_clients, 0);
+}
+
+/* However many are silent, others are heard; and it costs no descriptors in the end. */
+static void a_crowd_is_borne(void **state)
+{
+    MotCtx *ctx = *state;
+    const char *dir = make_dir(ctx);
+    MotControl *control = mot_control_open(ctx, dir);
+    MotRequest request;
+    int fds[3 * MOT_CONTROL_CLIENTS], before = dup(0);
+    close(before);
+    for (int i = 0; i < 3 * MOT_CONTROL_CLIENTS; i++) {
+        fds[i] = connect_to(dir);
+        assert_false(mot_control_next(ctx, control, &request));
+    }
+    assert_int_equal(control->n_clients, MOT_CONTROL_CLIENTS);
+    Client c;
+    start(&c, dir, "{}");
+    request = take(ctx, control);
+    answer(ctx, &request, "yes");
+    pthread_join(c.thread, NULL);
+    assert_string_equal(c.answer, "yes");
+    for (int i = 0; i < 3 * MOT_CONTROL_CLIENTS; i++)
+        close(fds[i]);
+    mot_control_close(control);
+    int after = dup(0);
+    close(after);
+    assert_int_equal(after, before - 1); /* its own is gone too */
+    assert_false(mot_control_next(ctx, control, &request));
 }
 
 static void an_end_is_told(void **state)
@@ -159,12 +210,26 @@ static void an_end_is_told(void **state)
     assert_int_equal(c.status, MOT_ERR_USAGE);
     assert_non_null(strstr(c.error, "no training runs there"));
     mot_ctx_init(&training);
-    const MotControl *control = mot_control_open(&training, dir);
+    MotControl *control = mot_control_open(&training, dir);
     start(&c, dir, "{}");
     MotRequest request = take(&training, control);
     close(request.fd); /* as its process ends */
     pthread_join(c.thread, NULL);
     assert_non_null(strstr(c.error, "the training ended before it answered"));
+    for (int i = 0; i < 100; i++) { /* it ends while others ask, before or after they are heard */
+        enum { CROWD = 8 };
+        MotCtx brief;
+        Client crowd[CROWD];
+        mot_ctx_init(&brief);
+        mot_control_open(&brief, dir);
+        for (int k = 0; k < CROWD; k++)
+            start(&crowd[k], dir, "{}");
+        mot_ctx_deinit(&brief);
+        for (int k = 0; k < CROWD; k++) {
+            pthread_join(crowd[k].thread, NULL);
+            assert_int_equal(crowd[k].status, MOT_ERR_USAGE);
+        }
+    }
     mot_ctx_deinit(&training);
     assert_int_equal(access(mot_arena_printf(&ctx->arena, "%s/control", dir), F_OK), -1);
 }
@@ -181,7 +246,7 @@ static void the_folder_may_lie_deep(void **state)
     }
     const char *path = mot_arena_printf(&ctx->arena, "%s/control", dir);
     assert_int_equal(mot_file_write(ctx, path, "old", 3), MOT_OK);
-    const MotControl *control = mot_control_open(ctx, dir);
+    MotControl *control = mot_control_open(ctx, dir);
     assert_int_equal(stat(path, &st), 0);
     assert_true(S_ISSOCK(st.st_mode));
     assert_int_equal(st.st_mode & 0777, 0600);
@@ -199,6 +264,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_request_is_answered), TEST(nonsense_is_a_request_without_content),
-        TEST(silence_is_borne), TEST(an_end_is_told), TEST(the_folder_may_lie_deep)};
+        TEST(silence_is_borne), TEST(a_crowd_is_borne), TEST(an_end_is_told), TEST(the_folder_may_lie_deep)};
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }
