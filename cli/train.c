@@ -183,31 +183,28 @@ static MotStatus refuse_resume(MotTrainer *t, const char *path, const char *what
                     "was trained with %s %s, not %s", what, then, now);
 }
 
-static MotStatus check_text(MotTrainer *t, const char *path, const char *option, const char *then)
+static MotStatus refuse_option(MotTrainer *t, const char *path, const char *option,
+                               const char *then)
 {
-    const char *now = mot_args_get(t->job->args, option, "");
-    if (strcmp(now, then) == 0)
-        return MOT_OK;
+    const char *now = mot_args_get(t->job->args, option, "the default");
     return refuse_resume(t, path, option, mot_quote(&t->ctx->arena, then),
                          mot_quote(&t->ctx->arena, now));
 }
 
-/* `replicas=N` of demo may change from run to run: the state is dealt out anew. */
-static const char *without_replicas(MotCtx *ctx, const char *optimizer)
+static MotStatus check_loss(MotTrainer *t, const char *path, const char *then)
 {
-    const char *at = strstr(optimizer, "replicas=");
-    if (!at || strncmp(optimizer, "demo:", 5) != 0)
-        return optimizer;
-    return mot_arena_printf(&ctx->arena, "%.*s%s", (int)(at - optimizer), optimizer,
-                            at + strcspn(at, ","));
+    if (mot_loss_is_spelled(t->ctx, &t->job->loss, then))
+        return MOT_OK;
+    return refuse_option(t, path, "--loss", then);
 }
 
 static MotStatus check_optimizer(MotTrainer *t, const char *path, const char *then)
 {
-    const char *now = mot_args_get(t->job->args, "--optimizer", "");
-    if (strcmp(without_replicas(t->ctx, now), without_replicas(t->ctx, then)) == 0)
+    MotOptimizer optimizer;
+    MOT_TRY(mot_optimizer_parse(t->ctx, *then ? then : MOT_JOB_OPTIMIZER, &optimizer));
+    if (mot_optimizer_is_same(&t->job->optimizer, &optimizer))
         return MOT_OK;
-    return check_text(t, path, "--optimizer", then);
+    return refuse_option(t, path, "--optimizer", then);
 }
 
 static MotStatus check_number(MotTrainer *t, const char *path, const char *what, int64_t then,
@@ -249,7 +246,7 @@ static MotStatus resume(MotTrainer *t)
         return MOT_OK;
     MOT_TRY(mot_checkpoint_find(t->ctx, t->out, &path, &info));
     MOT_TRY(check_structure(t, path, &info));
-    MOT_TRY(check_text(t, path, "--loss", info.loss));
+    MOT_TRY(check_loss(t, path, info.loss));
     MOT_TRY(check_optimizer(t, path, info.optimizer));
     MOT_TRY(check_number(t, path, "--seed", (int64_t)info.seed, (int64_t)t->seed));
     MOT_TRY(check_number(t, path, "a batch of", info.batch, t->batch_size));

@@ -379,7 +379,7 @@ MotStatus mot_job_add_training(MotCtx *ctx, MotJob *job, bool with_optimizer, bo
         MOT_TRY(read_labels(ctx, job));
     MOT_TRY(read_ties(ctx, job, &opts));
     if (with_optimizer) {
-        MOT_TRY(mot_optimizer_parse(ctx, mot_args_get(job->args, "--optimizer", "adamw:lr=3e-4"),
+        MOT_TRY(mot_optimizer_parse(ctx, mot_args_get(job->args, "--optimizer", MOT_JOB_OPTIMIZER),
                                     &job->optimizer));
         opts.optimizer = &job->optimizer;
     }

@@ -36,6 +36,9 @@ typedef struct MotJob {
     MotCtx *placed; /* what holds plan and pipeline after mot_job_switch */
 } MotJob;
 
+/* --optimizer where it is not given. */
+#define MOT_JOB_OPTIMIZER "adamw:lr=3e-4"
+
 extern const MotOption mot_model_options[], mot_input_options[], mot_loss_options[],
     mot_optimizer_options[], mot_step_options[], mot_device_options[], mot_plan_options[],
     mot_consent_options[], mot_plan_file_options[], mot_rank_options[];

@@ -223,12 +223,22 @@ static void halt(MotSession *s, uint32_t i)
         mot_spawn_kill(&s->rank[i]);
     if (s->opts.is_elastic)
         settle(s);
+    else
+        (void)is_at_rest(s); /* who else has died by now */
     mot_watch_stop(s);
     find_held(s);
     s->is_halted = true;
 }
 
 /* ---- Waiting ---- */
+
+/* Those that are lost beside rank i, for its message. */
+static void note_others(MotSession *s, uint32_t i)
+{
+    for (uint32_t k = 0; k < s->shared->n_ranks; k++)
+        if (k != i && s->is_lost[k])
+            mot_note(s->ctx, "%s is lost too", mot_host_rank_name(s, k));
+}
 
 static MotStatus report_dead(MotSession *s, uint32_t i)
 {
@@ -240,6 +250,7 @@ static MotStatus report_dead(MotSession *s, uint32_t i)
         mot_fail(s->ctx, (MotStatus)state->status, MOT_NOWHERE, "%s: %s", mot_host_rank_name(s, i),
                  state->error);
         mot_note(s->ctx, "%s", where);
+        note_others(s, i);
         return s->ctx->status;
     }
     if (signal)
@@ -248,6 +259,7 @@ static MotStatus report_dead(MotSession *s, uint32_t i)
     else
         mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "%s ended early %s", mot_host_rank_name(s, i),
                  where);
+    note_others(s, i);
     if (waits)
         mot_note(s->ctx, "%s", waits);
     return s->ctx->status;
@@ -278,6 +290,7 @@ static MotStatus report_hang(MotSession *s)
              "%s %s %s: no rank has retired an instruction for %g s", mot_host_rank_name(s, named),
              is_known ? "hangs" : "and all others wait for one another", where,
              s->opts.hang_seconds);
+    note_others(s, named);
     if (waits)
         mot_note(s->ctx, "%s", waits);
     return s->ctx->status;

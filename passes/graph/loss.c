@@ -390,9 +390,11 @@ static MotStatus take_names(MotCtx *ctx, const MotGraph *g, const char *text, ch
     return refuse_text(ctx, text, "no NAME:TARGET whose name is a value of the model");
 }
 
+static const MotLoss defaults = {.ignore = -100, .axis = MOT_LOSS_FIND_AXIS};
+
 MotStatus mot_loss_parse(MotCtx *ctx, const MotGraph *g, const char *text, MotLoss *out_loss)
 {
-    MotLoss loss = {.ignore = -100, .axis = MOT_LOSS_FIND_AXIS};
+    MotLoss loss = defaults;
     size_t n = strcspn(text, ":");
     for (size_t i = 0; i < N_FORMS; i++)
         if (strlen(forms[i].name) == n && memcmp(forms[i].name, text, n) == 0)
@@ -404,6 +406,23 @@ MotStatus mot_loss_parse(MotCtx *ctx, const MotGraph *g, const char *text, MotLo
     MOT_TRY(take_names(ctx, g, text, rest, &loss));
     *out_loss = loss;
     return MOT_OK;
+}
+
+bool mot_loss_is_spelled(MotCtx *ctx, const MotLoss *loss, const char *text)
+{
+    MotLoss other = defaults;
+    other.form = loss->form;
+    const char *head = mot_arena_printf(&ctx->arena, "%s:%s%s%s", loss->form->name, loss->value,
+                                        loss->source ? ":" : "", loss->source ? loss->source : "");
+    if (strncmp(text, head, strlen(head)) != 0)
+        return false;
+    char *rest = mot_arena_strdup(&ctx->arena, text + strlen(head));
+    if (take_options(ctx, text, rest, &other) != MOT_OK) {
+        mot_error_clear(ctx);
+        return false;
+    }
+    return *rest == 0 && other.ignore == loss->ignore && other.smoothing == loss->smoothing &&
+           other.axis == loss->axis;
 }
 
 /* ---- The pass ---- */

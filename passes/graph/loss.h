@@ -26,5 +26,7 @@ typedef struct MotLoss {
  */
 MOT_CHECKED MotStatus mot_loss_parse(MotCtx *ctx, const MotGraph *g, const char *text,
                                      MotLoss *out_loss);
+/* Whether the text spells this loss, as it was parsed: options in another order, defaults given or left out. */
+bool mot_loss_is_spelled(MotCtx *ctx, const MotLoss *loss, const char *text);
 
 #endif

@@ -57,6 +57,9 @@ MotDemoTraffic mot_demo_traffic(const MotGraph *graph);
 MOT_CHECKED MotStatus mot_optimizer_parse(MotCtx *ctx, const char *text,
                                           MotOptimizer *out_optimizer);
 
+/* Whether both train alike; how many replicas demo has is no matter: their state can be dealt out anew. */
+bool mot_optimizer_is_same(const MotOptimizer *a, const MotOptimizer *b);
+
 /* The lr of step `step` of `total`, counted from 1. Computed in double: it is one host scalar. */
 double mot_schedule_lr(const MotOptimizer *optimizer, int64_t step, int64_t total);
 

@@ -292,6 +292,44 @@ MotStatus mot_optimizer_parse(MotCtx *ctx, const char *text, MotOptimizer *out_o
     return MOT_OK;
 }
 
+/* Whether each glob of a is one of b's. */
+static bool has_globs(const MotOptimizer *a, const MotOptimizer *b)
+{
+    for (uint32_t i = 0; i < a->n_nodecay; i++) {
+        uint32_t k = 0;
+        while (k < b->n_nodecay && strcmp(a->nodecay[i], b->nodecay[k]) != 0)
+            k++;
+        if (k == b->n_nodecay)
+            return false;
+    }
+    return true;
+}
+
+static double number_of(const MotOptimizer *o, size_t offset)
+{
+    return *(const double *)(const void *)((const char *)o + offset);
+}
+
+static int64_t integer_of(const MotOptimizer *o, size_t offset)
+{
+    return *(const int64_t *)(const void *)((const char *)o + offset);
+}
+
+bool mot_optimizer_is_same(const MotOptimizer *a, const MotOptimizer *b)
+{
+    bool is_same = a->update == b->update && a->beta1 == b->beta1 && a->beta2 == b->beta2 &&
+                   a->decoupled == b->decoupled && a->is_cosine == b->is_cosine &&
+                   a->warmup == b->warmup && (a->demo.replicas > 0) == (b->demo.replicas > 0);
+    for (size_t i = 0; i < N_NUMBERS; i++)
+        is_same &= number_of(a, numbers[i].offset) == number_of(b, numbers[i].offset);
+    for (size_t i = 0; i < N_INTEGERS; i++)
+        if (integers[i].offset != offsetof(MotOptimizer, demo.replicas))
+            is_same &= integer_of(a, integers[i].offset) == integer_of(b, integers[i].offset);
+    for (size_t i = 0; i < N_WORDS; i++)
+        is_same &= integer_of(a, words[i].offset) == integer_of(b, words[i].offset);
+    return is_same && has_globs(a, b) && has_globs(b, a);
+}
+
 double mot_schedule_lr(const MotOptimizer *optimizer, int64_t step, int64_t total)
 {
     int64_t done = step - 1 - optimizer->warmup, all = total - optimizer->warmup;

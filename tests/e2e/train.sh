@@ -83,6 +83,11 @@ halves summed 12 --devices 2 --shares 2/1 --resume >/dev/null 2>&1
 halves sums2 12 --devices 2 --shares 2/1 >/dev/null
 check "resume with micro-batches goes on bit-identically" same_losses sums2 summed
 
+cp -r "$work/part" "$work/spelled"
+check "the same optimizer and loss, spelled otherwise, go on" train spelled 13 --devices 2 --resume \
+    --optimizer adamw:clip=1,wd=0.01,betas=0.9/0.999,lr=3e-3 --loss cross_entropy:logits:labels,ignore=-100 >"$work/out" 2>&1
+code=0; train part 14 --devices 2 --resume --loss cross_entropy:logits:labels,ignore=-1 >"$work/out" 2>&1 || code=$?
+check "another loss at resume is refused with 5, not $code" [ "$code" = 5 ]
 code=0; train part 14 --devices 2 --resume --optimizer sgd:lr=0.1 >"$work/out" 2>&1 || code=$?
 check "another optimizer at resume is refused with 5, not $code" [ "$code" = 5 ]
 

@@ -77,6 +77,36 @@ static void names_may_hold_colons_commas_and_equals(void **state)
     assert_int_equal(loss.axis, MOT_LOSS_FIND_AXIS);
 }
 
+static void spelling_is_no_matter(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        bool is_same;
+    } pairs[] = {
+        {"cross_entropy:logits:y", "cross_entropy:logits:y,smoothing=0,ignore=-100", true},
+        {"cross_entropy:logits:y,axis=1,ignore=-1", "cross_entropy:logits:y,ignore=-1,axis=1",
+         true},
+        {"cross_entropy:logits:y", "cross_entropy:logits:y,ignore=-1", false},
+        {"cross_entropy:logits:y,smoothing=0.1", "cross_entropy:logits:y", false},
+        {"cross_entropy:logits:y,axis=1", "cross_entropy:logits:y", false},
+        {"cross_entropy:logits:y", "cross_entropy:logits:yy", false},
+        {"cross_entropy:logits:y", "cross_entropy:logits:y,best=1", false},
+        {"cross_entropy:logits:y", "cross_entropy:logits:y,smoothing=2", false},
+        {"cross_entropy:logits:y", "cross_entropy:x:y", false},
+        {"mse:logits:y", "bce:logits:y", false},
+        {"output:a:b", "output:a:b", true},
+        {"output:a:b", "output:a", false},
+    };
+    MotCtx *ctx = *state;
+    MotGraph *g = model(ctx, "f32[2x4]");
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        MotLoss loss = parse(ctx, g, pairs[i].a);
+        assert_int_equal(mot_loss_is_spelled(ctx, &loss, pairs[i].b), pairs[i].is_same);
+        assert_true(mot_loss_is_spelled(ctx, &loss, pairs[i].a));
+        assert_int_equal(ctx->status, MOT_OK);
+    }
+}
+
 static void bad_text_is_refused(void **state)
 {
     MotCtx *ctx = *state;
@@ -291,6 +321,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
     const struct CMUnitTest tests[] = {
         TEST(names_may_hold_colons_commas_and_equals),
+        TEST(spelling_is_no_matter),
         TEST(bad_text_is_refused),
         TEST(labels_of_every_legal_shape_meet_the_logits),
         TEST(shapes_that_do_not_fit_are_refused),

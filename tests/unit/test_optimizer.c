@@ -66,6 +66,39 @@ static void defaults_are_pytorchs(void **state)
     assert_true(!adam.is_cosine && adam.warmup == 0);
 }
 
+/* Of two texts, whether they mean the same. */
+static void spelling_is_no_matter(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        bool is_same;
+    } pairs[] = {
+        {"adamw", "adamw:lr=1e-3,betas=0.9/0.999,eps=1e-8,wd=0.01,warmup=0,schedule=constant",
+         true},
+        {"adamw:lr=3e-4,clip=1", "adamw:clip=1.0,lr=0.0003", true},
+        {"adamw:nodecay=a,nodecay=b", "adamw:nodecay=b,nodecay=a,nodecay=b", true},
+        {"momentum", "sgd:momentum=0.9", true},
+        {"demo:replicas=4,k=8", "demo:k=8,s=64,wire=f32,replicas=2,delay=0", true},
+        {"adamw", "adam", false},
+        {"adamw", "adamw:wd=0", false},
+        {"adamw", "adamw:betas=0.9/0.99", false},
+        {"adamw:nodecay=a", "adamw", false},
+        {"adamw:nodecay=a", "adamw:nodecay=b", false},
+        {"adamw:schedule=cosine", "adamw", false},
+        {"adamw:warmup=3", "adamw:warmup=4", false},
+        {"sgd", "sgd:momentum=0.5", false},
+        {"demo:replicas=4,k=8", "demo:replicas=4,k=9", false},
+        {"demo:replicas=4", "demo:replicas=4,wire=int8", false},
+        {"demo:replicas=4,k=8,wire=sign", "sgd", false},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        MotOptimizer a = parse(*state, pairs[i].a), b = parse(*state, pairs[i].b);
+        assert_int_equal(mot_optimizer_is_same(&a, &b), pairs[i].is_same);
+        assert_int_equal(mot_optimizer_is_same(&b, &a), pairs[i].is_same);
+        assert_true(mot_optimizer_is_same(&a, &a));
+    }
+}
+
 static void bad_text_is_refused_and_its_neighbour_accepted(void **state)
 {
     MotCtx *ctx = *state;
@@ -313,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(an_optimizer_parses),
         TEST(defaults_are_pytorchs),
+        TEST(spelling_is_no_matter),
         TEST(bad_text_is_refused_and_its_neighbour_accepted),
         TEST(the_lr_warms_up_and_falls_along_a_cosine),
         TEST(sgd_and_momentum_follow_pytorch),

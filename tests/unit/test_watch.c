@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -136,8 +137,43 @@ static void the_dead_and_the_hung_are_lost(void **state)
     expect(s, "rank 1 (device cpu1) was killed by signal 9 (Killed) in step instruction 0");
     assert_non_null(
         strstr(mot_text_get(&s->ctx->error), "rank 0 waits for rank 1, rank 3 for rank 1"));
+    assert_non_null(strstr(mot_text_get(&s->ctx->error), "rank 2 (device cpu2) is lost too"));
     for (uint32_t i = 0; i < N_RANKS; i++)
         assert_int_equal(mot_session_is_lost(s, i), is_lost[i]);
+}
+
+/* All that died at once are named, whether the others go on or not. */
+static void all_dead_are_named(void **state)
+{
+    (void)state;
+    for (int is_elastic = 0; is_elastic < 2; is_elastic++) {
+        MotCtx ctx;
+        siginfo_t info;
+        mot_ctx_init(&ctx);
+        MotSession *s = make_session(&ctx, 0.2);
+        s->opts.is_elastic = is_elastic;
+        let_all_wait(s, (const int[]){1, NOBODY, NOBODY, NOBODY});
+        for (uint32_t i = 1; i < N_RANKS; i++) {
+            kill(s->rank[i].pid, SIGKILL);
+            waitid(P_PID, (id_t)s->rank[i].pid, &info, WEXITED | WNOWAIT);
+        }
+        expect(s, "rank 1 (device cpu1) was killed by signal 9 (Killed) in step instruction 0");
+        assert_non_null(strstr(mot_text_get(&ctx.error), "rank 2 (device cpu2) is lost too\n"));
+        assert_non_null(strstr(mot_text_get(&ctx.error), "rank 3 (device cpu3) is lost too\n"));
+        assert_null(strstr(mot_text_get(&ctx.error), "rank 0 (device cpu0)"));
+        mot_ctx_deinit(&ctx);
+    }
+}
+
+/* Without a limit for hanging, too, those whom a death leaves in a circle of waiting are stopped at once. */
+static void survivors_in_a_circle_are_stopped(void **state)
+{
+    MotSession *s = make_session(*state, 0);
+    let_all_wait(s, (const int[]){3, NOBODY, 0, 2});
+    kill(s->rank[1].pid, SIGKILL);
+    expect(s, "rank 1 (device cpu1) was killed by signal 9 (Killed)");
+    for (uint32_t i = 0; i < N_RANKS; i++)
+        assert_int_equal(mot_session_is_lost(s, i), i == 1);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_ctx, drop_ctx)
@@ -145,6 +181,8 @@ static void the_dead_and_the_hung_are_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_sink_hangs), TEST(whose_gate_it_is),
-                                       TEST(the_dead_and_the_hung_are_lost)};
+                                       TEST(the_dead_and_the_hung_are_lost),
+                                       cmocka_unit_test(all_dead_are_named),
+                                       TEST(survivors_in_a_circle_are_stopped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
