@@ -132,7 +132,7 @@ static const char *status_of(MotCtx *ctx, int64_t pid, const char *key)
     return value;
 }
 
-/* A row of the table. Times are parts of the step; all of a rank that is gone is 0 but its last step. */
+/* A row of the table. Times are parts of the step, 0 before the devices' first one; all of a rank that is gone is 0 but its last step. */
 typedef struct {
     const char *device, *state;
     int64_t share;
@@ -145,14 +145,17 @@ static Row find_row(MotCtx *ctx, const View *view, size_t i)
         char letter;
         const char *name;
     } states[] = {{'R', "running"}, {'S', "waiting"}, {'D', "in a system call"}, {'T', "stopped"}};
-    const MotJson *rank = mot_json_at(mot_json_get(view->step, "ranks"), i);
+    int64_t since = mot_json_int(mot_json_get(view->job, "step"), 0);
+    bool has_run = mot_json_int(mot_json_get(view->step, "step"), 0) > since;
+    const MotJson *rank = has_run ? mot_json_at(mot_json_get(view->step, "ranks"), i) : NULL;
+    const MotJson *first = mot_json_at(mot_json_get(view->job, "shares"), i);
     int64_t pid = mot_json_int(mot_json_at(mot_json_get(view->job, "pids"), i), 0);
     double busy = mot_json_number(mot_json_get(rank, "busy_ms"), 0),
            comm = mot_json_number(mot_json_get(rank, "comm_ms"), 0),
            wait = mot_json_number(mot_json_get(rank, "wait_ms"), 0), all = busy + comm + wait;
     Row row = {.device = mot_json_string(mot_json_at(mot_json_get(view->job, "devices"), i), ""),
                .state = "gone",
-               .share = mot_json_int(mot_json_get(rank, "share"), 0)};
+               .share = mot_json_int(has_run ? mot_json_get(rank, "share") : first, 0)};
     if (all > 0) {
         row.busy = busy / all;
         row.comm = comm / all;

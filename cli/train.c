@@ -328,7 +328,7 @@ static void begin_progress(MotTrainer *t)
     mot_progress_init(&t->progress, t->talk, names, n);
 }
 
-/* Who is at work in the folder, for `motley top`. */
+/* Who is at work in the folder from this step on, for `motley top`. */
 static MotStatus publish(MotTrainer *t)
 {
     MotArena *arena = &t->ctx->arena;
@@ -336,15 +336,20 @@ static MotStatus publish(MotTrainer *t)
     char folder[4096];
     bool is_relative = t->log[0] != '/' && getcwd(folder, sizeof folder);
     uint32_t n = mot_session_ranks(t->job->session);
-    int64_t *pids = mot_arena_array(arena, int64_t, n);
-    for (uint32_t i = 0; i < n; i++)
+    int64_t *pids = mot_arena_array(arena, int64_t, n),
+            *shares = mot_arena_array(arena, int64_t, n);
+    for (uint32_t i = 0; i < n; i++) {
         pids[i] = mot_session_pid(t->job->session, i);
+        shares[i] = mot_session_share(t->job->session, i);
+    }
     mot_json_begin(&w, arena);
     mot_json_open(&w, NULL, '{');
     mot_json_put_string(&w, "log",
                         is_relative ? mot_arena_printf(arena, "%s/%s", folder, t->log) : t->log);
     mot_json_put_int(&w, "steps", t->steps);
+    mot_json_put_int(&w, "step", t->step);
     mot_json_put_ints(&w, "pids", pids, n);
+    mot_json_put_ints(&w, "shares", shares, n);
     mot_json_open(&w, "devices", '[');
     for (uint32_t i = 0; i < n; i++)
         mot_json_put_string(&w, NULL, t->progress.devices[i]);
@@ -422,6 +427,7 @@ static MotStatus train(MotTrainer *t)
     MOT_TRY(open_data(t));
     MOT_TRY(resume(t));
     catch_up(t);
+    t->step = t->first_step;
     const char *model = mot_arena_printf(&t->ctx->arena, "%s/model.onnx", t->out);
     tell_traffic(t);
     MOT_TRY(mot_members_begin(t));

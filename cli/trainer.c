@@ -347,7 +347,6 @@ void mot_trainer_prepare(MotTrainer *t)
 
 MotStatus mot_trainer_run(MotTrainer *t)
 {
-    t->step = t->first_step;
     t->ctx->doing = "training";
     MOT_TRY(mot_log_open(t->ctx, t->log, t->step, &t->log_file));
     struct sigaction action = {.sa_handler = request_stop};

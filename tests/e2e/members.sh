@@ -63,6 +63,21 @@ refuse 2 'no training runs there' leave "$work/one" a
 check "nothing of the socket is left" [ ! -e "$work/one/control" ]
 check "the log has who was there" [ "$(grep -c '"event": "members"' "$work/one/steps.jsonl")" = 4 ]
 
+# What `top` shows between a change of members and the end of their first step, and after it.
+mkdir "$work/shown"
+echo '{"log": "'"$work/shown/steps.jsonl"'", "steps": 9, "step": 3, "pids": [1, 2, 3], "shares": [4, 2, 1], "devices": ["a", "b", "c"]}' >"$work/shown/job.json"
+step() { # NUMBER SHARES...: a line of the log
+    local number=$1 ranks=
+    shift
+    for share in "$@"; do ranks+=", {\"share\": $share, \"busy_ms\": 1, \"comm_ms\": 0, \"wait_ms\": 1}"; done
+    echo "{\"step\": $number, \"loss\": 1, \"ms\": 2, \"ranks\": [${ranks:2}]}" >>"$work/shown/steps.jsonl"
+}
+rows() { "$MOTLEY" top "$work/shown" --once | awk '/^ *[0-9]+ / { printf "%s %s %s, ", $2, $3, $4 }'; }
+step 3 7 9
+check "top shows the shares of new devices, and no times before their first step: $(rows)" [ "$(rows)" = "a 4 0%, b 2 0%, c 1 0%, " ]
+step 4 4 3 1
+check "then those of the step: $(rows)" [ "$(rows)" = "a 4 50%, b 3 50%, c 1 50%, " ]
+
 # What the system refuses at a switch: the third rank that is ever started.
 MOTLEY_FAIL=start:3 begin refused --backend ref # compiles nothing: no other threads
 refuse 1 "can't start rank 0" join "$work/refused" --device c
