@@ -148,6 +148,6 @@ MotCount mot_count_instr(MotCtx *ctx, const MotProgram *program, const MotInstr 
 
 double mot_count_seconds(const MotCount *count, const MotRates *rates)
 {
-    double arithmetic = count->flops / rates->flops + count->functions / rates->functions;
-    return count->launches * rates->launch + fmax(arithmetic, count->bytes / rates->bandwidth);
+    return count->launches * rates->launch + count->flops / rates->flops +
+           fmax(count->functions / rates->functions, count->bytes / rates->bandwidth);
 }

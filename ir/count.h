@@ -28,7 +28,10 @@ bool mot_count_reads_part(MotOpKind kind);
 MotCount mot_count_instr(MotCtx *ctx, const MotProgram *program, const MotInstr *ins,
                          const MotBinding *binding);
 
-/* Seconds that it takes at these rates: the launches come first, arithmetic and memory overlap. */
+/*
+ * Seconds that it takes at these rates. Elementary functions and memory overlap; launches and products come on top, because what is
+ * multiplied is first brought into the kernel's own order.
+ */
 double mot_count_seconds(const MotCount *count, const MotRates *rates);
 
 #endif

@@ -111,9 +111,9 @@ static const struct {
     size_t work; /* the quantity of MotWork that it consists of */
     size_t rate; /* the field of MotRates that follows */
 } workloads[] = {
-    {build_products, offsetof(MotWork, flops), offsetof(MotRates, flops)},
-    {build_functions, offsetof(MotWork, functions), offsetof(MotRates, functions)},
     {build_streams, offsetof(MotWork, bytes), offsetof(MotRates, bandwidth)},
+    {build_functions, offsetof(MotWork, functions), offsetof(MotRates, functions)},
+    {build_products, offsetof(MotWork, flops), offsetof(MotRates, flops)},
 };
 enum { N_WORKLOADS = sizeof workloads / sizeof *workloads };
 
@@ -265,14 +265,17 @@ static MotStatus run_workload(const Measure *m, Build *build, MotPlan **out_plan
 
 /* ---- Devices ---- */
 
-/* The sum of a quantity over the plan's operators. */
-static double count_work(const MotPlan *plan, const MotCost *cost, size_t quantity)
+/* The sum of a quantity over the plan's operators, on devices that hold `part` of the rows between the n of them. */
+static double count_work(const MotPlan *plan, const MotCost *cost, const MotFactors *factors,
+                         size_t quantity, double part, double n)
 {
     double sum = 0;
     for (uint32_t i = 0; i < plan->graph->body.n; i++) {
-        const MotOp *op = mot_graph_op(plan->graph, plan->graph->body.data[i]);
-        MotWork work = mot_work_find(plan->graph, &cost->fusion, op, NULL, -1);
-        sum += ((const MotQuantity *)(const void *)((const char *)&work + quantity))->whole;
+        MotOpId id = plan->graph->body.data[i];
+        MotWork work = mot_work_find(plan->graph, &cost->fusion, mot_graph_op(plan->graph, id),
+                                     &factors[id], plan->ops[id].factor[0]);
+        const MotQuantity *q = (const void *)((const char *)&work + quantity);
+        sum += q->whole * n + q->split * part;
     }
     return sum;
 }
@@ -322,18 +325,25 @@ static MotStatus measure_rates(const Measure *m, size_t which)
         MotPlan *plan;
         MotCost *cost;
         Times times;
+        MotFactors *factors;
         bool is_launches = w == N_WORKLOADS;
         MOT_TRY(run_workload(m, is_launches ? build_launches : workloads[w].build, &plan, &times));
         MOT_TRY(mot_cost_of_plan(plan, &cost));
-        double work = is_launches ? 0 : count_work(plan, cost, workloads[w].work);
+        MOT_TRY(mot_plan_factors(m->ctx, plan->graph, &factors));
         for (uint32_t k = 0; k < m->cluster->devices.n; k++) {
             MotRates *rates = (MotRates *)(void *)((char *)&m->cluster->devices.data[k] + which);
             Pool pool = pool_kind(m, cost, &times, k);
-            if (is_launches)
+            if (is_launches) {
                 rates->launch = round_rate(pool.seconds / (pool.n * N_LAUNCHES));
-            else
-                *(double *)(void *)((char *)rates + workloads[w].rate) =
-                    round_rate(work * pool.part / pool.seconds);
+                continue;
+            }
+            double work = count_work(plan, cost, factors, workloads[w].work, pool.part, pool.n);
+            if (workloads[w].build == build_products) /* memory comes on top (ir/count.h) */
+                pool.seconds -=
+                    count_work(plan, cost, factors, offsetof(MotWork, bytes), pool.part, pool.n) /
+                    rates->bandwidth;
+            *(double *)(void *)((char *)rates + workloads[w].rate) =
+                round_rate(work / pool.seconds);
         }
         mot_scope_end(m->ctx, scope);
     }

@@ -96,20 +96,28 @@ static MotWork work_of(MotCost *cost, const MotOp *op, const MotFactors *factors
     return cost->work[id][at];
 }
 
+static MotQuantity scale(MotQuantity q, double by)
+{
+    return (MotQuantity){q.whole * by, q.split * by};
+}
+
 static MotSeconds seconds_of(const MotRates *rate, const MotWork *work)
 {
-    return (MotSeconds){
-        .launch = work->is_launch ? rate->launch : 0,
-        .arithmetic = {work->flops.whole / rate->flops + work->functions.whole / rate->functions,
-                       work->flops.split / rate->flops + work->functions.split / rate->functions},
-        .memory = {work->bytes.whole / rate->bandwidth, work->bytes.split / rate->bandwidth}};
+    return (MotSeconds){.launch = work->is_launch ? rate->launch : 0,
+                        .products = scale(work->flops, 1 / rate->flops),
+                        .functions = scale(work->functions, 1 / rate->functions),
+                        .memory = scale(work->bytes, 1 / rate->bandwidth)};
+}
+
+static double quantity_at(MotQuantity q, double part)
+{
+    return q.whole + q.split * part;
 }
 
 double mot_seconds_at(const MotSeconds *s, double part)
 {
-    double arithmetic = s->arithmetic.whole + s->arithmetic.split * part;
-    double memory = s->memory.whole + s->memory.split * part;
-    return s->launch + (part <= 0 ? 0 : arithmetic > memory ? arithmetic : memory);
+    double functions = quantity_at(s->functions, part), memory = quantity_at(s->memory, part);
+    return s->launch + (part <= 0 ? 0 : quantity_at(s->products, part) + fmax(functions, memory));
 }
 
 double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
@@ -137,9 +145,8 @@ MotSeconds mot_cost_seconds(MotCost *cost, const MotOp *op, const MotFactors *fa
     MotWork work = work_of(cost, op, factors, factor);
     double runs = op->n_out ? cost->runs[cost->g->values.data[op->out[0]].def] : 1;
     MotSeconds s = seconds_of(&cost->rate[device], &work);
-    return (MotSeconds){runs * s.launch,
-                        {runs * s.arithmetic.whole, runs * s.arithmetic.split},
-                        {runs * s.memory.whole, runs * s.memory.split}};
+    return (MotSeconds){runs * s.launch, scale(s.products, runs), scale(s.functions, runs),
+                        scale(s.memory, runs)};
 }
 
 double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double runs, double *times)
@@ -238,20 +245,21 @@ MotConversion mot_cost_convert(MotCost *cost, const MotTransition *t, double *re
     return result;
 }
 
-/* The fraction of a quantity that fits into `seconds`. */
-static double fraction_within(MotQuantity q, double seconds)
+/* The fraction of two quantities, one after the other, that fits into `seconds`. */
+static double fraction_within(MotQuantity a, MotQuantity b, double seconds)
 {
-    double left = seconds - q.whole;
-    return left < 0 ? 0 : left >= q.split ? 1 : left / q.split;
+    double left = seconds - a.whole - b.whole, split = a.split + b.split;
+    return left < 0 ? 0 : left >= split ? 1 : left / split;
 }
 
 /* Units that a device can finish within `seconds`, at most `units`. */
 static double units_within(const MotRates *rate, const MotWork *work, double units, double seconds)
 {
     MotSeconds s = seconds_of(rate, work);
-    double a = fraction_within(s.arithmetic, seconds - s.launch),
-           m = fraction_within(s.memory, seconds - s.launch);
-    double whole = (double)(int64_t)((a < m ? a : m) * units * (1 + 1e-12));
+    double left = seconds - s.launch,
+           fraction = fmin(fraction_within(s.products, s.functions, left),
+                           fraction_within(s.products, s.memory, left));
+    double whole = (double)(int64_t)(fraction * units * (1 + 1e-12));
     return whole > units ? units : whole;
 }
 

@@ -3,8 +3,8 @@
  * mesh of one axis. Planner, report, explainer and bound all ask here, so that every number they
  * print can be traced to one place.
  *
- * An operator takes, on every device, its launch plus the longer of its arithmetic and its bytes
- * (work.h) at the device's rates; a collective takes the latency of its phases plus the largest
+ * An operator takes, on every device, its launch, its products, and the longer of its functions and
+ * its bytes (work.h) at the device's rates; a collective takes the latency of its phases plus the largest
  * number of bytes that a device receives over the slowest link. Devices meet at every operator: the
  * step is the sum of the slowest device's times.
  */
@@ -18,6 +18,7 @@
 typedef struct MotParts {
     int64_t units, *part;
 } MotParts;
+typedef MotVec(MotParts) MotPartsList;
 
 typedef struct MotCost {
     MotCtx *ctx;
@@ -27,7 +28,7 @@ typedef struct MotCost {
     MotRates *rate;            /* [n], slow-down included */
     double latency, bandwidth; /* of the worst link between two of them */
     bool overlaps;             /* gathered collectives travel while kernels run: emulated devices */
-    MotVec(MotParts) parts;    /* those asked for so far */
+    MotPartsList parts;        /* those asked for so far */
     double *runs;              /* [ops] times a step: once a micro-batch, or once */
     MotFusion fusion;
     MotWork **work; /* [ops][factors + 1], the last for none; NULL until asked for */
@@ -53,10 +54,10 @@ double mot_cost_local_bytes(MotCost *cost, const MotType *type, MotSharding s, u
 double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
                    double *times);
 
-/* Seconds at a device's rates: the launch comes first, arithmetic and memory overlap. */
+/* Seconds at a device's rates: launch, products, and the longer of functions and memory (ir/count.h). */
 typedef struct MotSeconds {
     double launch;
-    MotQuantity arithmetic, memory;
+    MotQuantity products, functions, memory;
 } MotSeconds;
 
 /* Of an op a step, on one of the devices. */

@@ -151,6 +151,10 @@ static void print_total(const Report *r, const MotPlanStats *stats, MotText *out
                         stats->is_exact ? "exact" : "not exact", stats->n_vars, stats->width,
                         stats->largest_table,
                         stats->is_memory_bound ? "; the fastest plan did not fit the memory" : "");
+    if (stats && stats->saved > 0)
+        mot_text_printf(out,
+                        "shares other than the devices' speeds save %s a step (local search)\n",
+                        time_text(arena, stats->saved));
 }
 
 static MotStatus make_report(const MotPlan *plan, Report *r)

@@ -15,53 +15,6 @@ enum { MAX_TRIES = 8 }; /* of smaller shares for devices that lack memory */
 /* What laying buffers out beside each other may need above the prediction. */
 static const double LAYOUT_SLACK = 1.05;
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* The largest relative error of speed / fastest rounded to multiples of 1 / denominator. */
-static double rounding_error(const double *speed, uint32_t n, double fastest, int64_t denominator)
-{
-    double worst = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        double exact = speed[i] / fastest * (double)denominator;
-        double error = fabs(round(exact) - exact) / exact;
-        worst = error > worst ? error : worst;
-    }
-    return worst;
-}
-
-void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n_devices, int64_t *out_share)
-{
-    enum { MOST = 64 };
-    double speed[MOST], fastest = 0, least = 1e300;
-    uint32_t n = n_devices < MOST ? n_devices : MOST;
-    int64_t best = 1, divisor = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        speed[i] = mot_cost_rates(cluster, i).flops;
-        fastest = speed[i] > fastest ? speed[i] : fastest;
-    }
-    for (int64_t d = 1; d <= MOST && least > 0.01; d++) {
-        double error = rounding_error(speed, n, fastest, d);
-        if (error < least) {
-            least = error;
-            best = d;
-        }
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        out_share[i] = (int64_t)round(speed[i] / fastest * (double)best);
-        divisor = gcd(divisor, out_share[i]);
-    }
-    for (uint32_t i = 0; i < n; i++)
-        out_share[i] /= divisor;
-}
-
 static MotStatus check_shares(MotCtx *ctx, const MotPlanOpts *opts, uint32_t n)
 {
     int64_t total = 0;
@@ -239,10 +192,74 @@ static bool shrink_shares(MotPlan *plan)
     return is_changed && total > 0;
 }
 
+/* The choices for the plan's shares, which become smaller for devices that lack memory unless they are given. */
+static MotStatus choose(MotPlan *plan, const MotPlanOpts *opts, MotPlanStats *stats,
+                        MotIntra **out_intra)
+{
+    for (int tries = 0;; tries++) {
+        MOT_TRY(mot_intra_open(plan, opts->fixes, opts->n_fixes, out_intra));
+        double excess = solve(*out_intra, stats, plan);
+        if (isinf(plan->time))
+            return mot_fail(plan->ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE,
+                            "no choices fit together: every one regroups the units of a split dim");
+        if (excess <= 0)
+            return MOT_OK;
+        if (opts->share || tries == MAX_TRIES || !shrink_shares(plan))
+            return refuse_memory(plan, excess);
+    }
+}
+
+typedef struct {
+    MotPlan *plan;
+    const MotIntra *in;
+} Tuned;
+
+/* The step of the plan's choices under its shares as they stand. */
+static double time_of_shares(void *data)
+{
+    const Tuned *t = data;
+    MotArena *arena = &t->plan->ctx->arena;
+    uint32_t device;
+    MotArenaMark mark = mot_arena_mark(arena);
+    MotPlanCost cost;
+    t->in->cost->parts = (MotPartsList){0}; /* those known are of other shares */
+    mot_plan_evaluate(t->plan, t->in->cost, t->in->factors, &cost);
+    set_predictions(t->plan, &cost);
+    t->in->cost->parts = (MotPartsList){0};
+    mot_arena_rewind(arena, mark);
+    return find_excess(t->plan, &device) > 0 ? INFINITY : t->plan->time;
+}
+
+/*
+ * Shares that suit the choices, and then choices that suit the shares, where that saves LEAST of the step: shares by speed are easier to
+ * read.
+ */
+static MotStatus tune(MotPlan *plan, const MotPlanOpts *opts, MotPlanStats *stats, MotIntra *in)
+{
+    static const double LEAST = 0.01;
+    MotMesh *mesh = &plan->stages.data[0].mesh;
+    int64_t *share = mesh->axis[0].share,
+            *before = mot_arena_array(&plan->ctx->arena, int64_t, mesh->n_devices);
+    size_t bytes = mesh->n_devices * sizeof *share;
+    double time = plan->time;
+    memcpy(before, share, bytes);
+    double tuned = mot_shares_search(share, mesh->n_devices, time_of_shares, &(Tuned){plan, in});
+    if (tuned < (1 - LEAST) * time) {
+        MOT_TRY(choose(plan, opts, stats, &in));
+        stats->saved = time - plan->time;
+        if (plan->time < (1 - LEAST) * time)
+            return MOT_OK;
+    }
+    memcpy(share, before, bytes);
+    return choose(plan, opts, stats, &in);
+}
+
 MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
                         const MotPlanOpts *opts, MotPlan **out_plan)
 {
     static const MotPlanOpts defaults;
+    MotPlanStats stats;
+    MotIntra *in;
     opts = opts ? opts : &defaults;
     MotPlan *plan = mot_plan_new(ctx, graph, cluster);
     if (opts->n_micro > 1) {
@@ -251,22 +268,12 @@ MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
     }
     mot_vec_push(&ctx->arena, &plan->stages, (MotStage){0});
     MOT_TRY(make_mesh(ctx, cluster, opts, &plan->stages.data[0].mesh));
-    for (int tries = 0;; tries++) {
-        MotIntra *in;
-        MotPlanStats stats;
-        MOT_TRY(mot_intra_open(plan, opts->fixes, opts->n_fixes, &in));
-        double excess = solve(in, &stats, plan);
-        plan->bound = find_bound(in->cost, in->factors);
-        if (opts->stats)
-            *opts->stats = stats;
-        if (isinf(plan->time))
-            return mot_fail(ctx, MOT_ERR_INFEASIBLE, MOT_NOWHERE,
-                            "no choices fit together: every one regroups the units of a split dim");
-        if (excess <= 0)
-            break;
-        if (opts->share || tries == MAX_TRIES || !shrink_shares(plan))
-            return refuse_memory(plan, excess);
-    }
+    MOT_TRY(choose(plan, opts, &stats, &in));
+    plan->bound = find_bound(in->cost, in->factors);
+    if (!opts->share && plan->stages.data[0].mesh.n_devices > 1)
+        MOT_TRY(tune(plan, opts, &stats, in));
+    if (opts->stats)
+        *opts->stats = stats;
     MOT_TRY(mot_plan_verify(plan));
     *out_plan = plan;
     return MOT_OK;

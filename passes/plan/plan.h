@@ -3,6 +3,7 @@
 #define MOTLEY_PASSES_PLAN_PLAN_H
 
 #include "passes/plan/intra.h"
+#include "passes/plan/shares.h"
 
 /* How the search went, for the report. */
 typedef struct MotPlanStats {
@@ -13,12 +14,13 @@ typedef struct MotPlanStats {
      */
     bool is_exact;
     bool is_memory_bound; /* a faster plan did not fit */
+    double saved; /* seconds of a step, by other shares than the speeds; 0 where these stayed */
 } MotPlanStats;
 
 typedef struct MotPlanOpts {
     uint32_t n_devices; /* the first of the cluster; 0: all */
     /*
-     * [n_share] in the cluster's order; NULL: by the devices' speeds, less where memory is short.
+     * [n_share] in the cluster's order; NULL: those that suit the plan, near the devices' speeds, less where memory is short.
      */
     const int64_t *share;
     uint32_t n_share; /* its length, to be checked */
@@ -38,11 +40,6 @@ typedef struct MotPlanOpts {
  */
 MOT_CHECKED MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
                                     const MotPlanOpts *opts, MotPlan **out_plan);
-
-/*
- * Small integers in the ratio of the devices' speeds, within 1 % where integers up to 64 allow it.
- */
-void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n_devices, int64_t *out_share);
 
 /*
  * Sets time, bound and device predictions from the choices in plan->ops (for parsed or hand-written

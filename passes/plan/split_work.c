@@ -5,11 +5,15 @@
 
 #include <string.h>
 
+static bool is_same(MotQuantity a, MotQuantity b)
+{
+    return a.whole == b.whole && a.split == b.split;
+}
+
 static bool are_alike(const MotSeconds *a, const MotSeconds *b)
 {
-    return a->launch == b->launch && a->arithmetic.whole == b->arithmetic.whole &&
-           a->arithmetic.split == b->arithmetic.split && a->memory.whole == b->memory.whole &&
-           a->memory.split == b->memory.split;
+    return a->launch == b->launch && is_same(a->products, b->products) &&
+           is_same(a->functions, b->functions) && is_same(a->memory, b->memory);
 }
 
 void mot_split_work_add(MotCtx *ctx, MotSplitWork *work, int64_t units, MotSeconds seconds)

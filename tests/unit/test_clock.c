@@ -85,10 +85,10 @@ static void a_modelled_device_takes_what_its_rates_say(void **state)
     MotClock clock = mot_clock_make(cluster, 0);
     mot_clock_begin(&clock);
     assert_in_range(mot_clock_took(&clock, &arithmetic), 6999, 7001);
-    assert_in_range(mot_clock_took(&clock, &memory), 10999, 11001);
+    assert_in_range(mot_clock_took(&clock, &memory), 15999, 16001);
     assert_int_equal(mot_clock_took(&clock, &nothing), 0);
     mot_clock_compute(&clock, mot_clock_took(&clock, &memory));
-    assert_in_range(mot_clock_now(&clock), 21998, 22002);
+    assert_in_range(mot_clock_now(&clock), 31998, 32002);
 }
 
 static int64_t thread_cpu_ns(void)

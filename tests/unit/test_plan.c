@@ -59,30 +59,7 @@ static const char *choice_of(const MotPlan *plan, const char *node, MotOpKind ki
     return "";
 }
 
-/* ---- Shares and cost ---- */
-
-static void shares_follow_the_speeds(void **state)
-{
-    static const struct {
-        uint32_t n;
-        double slow[4];
-        int64_t share[4];
-    } cases[] = {
-        {4, {1, 2, 4, 8}, {8, 4, 2, 1}},
-        {4, {1, 1, 1, 1}, {1, 1, 1, 1}},
-        {2, {3, 5}, {5, 3}},
-        {2, {1, 1.5}, {3, 2}},
-        {1, {7}, {1}},
-        {3, {2, 1, 2}, {1, 2, 1}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int64_t share[4];
-        const MotCluster *c = make_cluster(*state, cases[i].n, cases[i].slow, 1e-5, 1e9);
-        mot_plan_speed_shares(c, cases[i].n, share);
-        for (uint32_t k = 0; k < cases[i].n; k++)
-            assert_int_equal(share[k], cases[i].share[k]);
-    }
-}
+/* ---- Cost ---- */
 
 static MotSharding split(int dim, int64_t units)
 {
@@ -696,7 +673,6 @@ static void explanations_mark_the_choice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(shares_follow_the_speeds),
         TEST(conversions_cost_what_travels),
         TEST(splitting_divides_the_work),
         TEST(a_factor_divides_only_the_flops_that_it_runs_over),

@@ -66,7 +66,7 @@ static const MotSplitWork *make_work(MotCtx *ctx, const Deal *deal)
 {
     MotSplitWork *work = mot_arena_new(&ctx->arena, MotSplitWork);
     for (uint32_t k = 0; k < deal->n; k++)
-        mot_split_work_add(ctx, work, deal->units[k], (MotSeconds){.arithmetic = {deal->whole, 1}});
+        mot_split_work_add(ctx, work, deal->units[k], (MotSeconds){.products = {deal->whole, 1}});
     mot_split_work_finish(work);
     return work;
 }
@@ -527,7 +527,7 @@ static void launches_stay_without_a_share(void **state)
 {
     MotCtx *ctx = *state;
     MotSplitWork work = {0};
-    mot_split_work_add(ctx, &work, 4096, (MotSeconds){.launch = 1, .arithmetic = {0, 1}});
+    mot_split_work_add(ctx, &work, 4096, (MotSeconds){.launch = 1, .products = {0, 1}});
     mot_split_work_finish(&work);
     MotRebalance *b = mot_rebalance_make(ctx, &work, RANKS);
     const int64_t share[RANKS] = {8, 4, 2, 1};
