@@ -147,14 +147,14 @@ static void print_total(const Report *r, const MotPlanStats *stats, MotText *out
                         "measures them\n",
                         count_assumed(r), r->plan->stages.data[0].mesh.n_devices);
     if (stats)
-        mot_text_printf(out, "search: %s over %u variables, width %u, largest table %zu%s\n",
+        mot_text_printf(out, "search: %s over %u variables, width %u, largest table %zu%s%s\n",
                         stats->is_exact ? "exact" : "not exact", stats->n_vars, stats->width,
                         stats->largest_table,
-                        stats->is_memory_bound ? "; the fastest plan did not fit the memory" : "");
-    if (stats && stats->saved > 0)
-        mot_text_printf(out,
-                        "shares other than the devices' speeds save %s a step (local search)\n",
-                        time_text(arena, stats->saved));
+                        stats->is_memory_bound ? "; the fastest plan did not fit the memory" : "",
+                        stats->saved > 0
+                            ? mot_arena_printf(arena, "; shares other than the speeds save %s",
+                                               time_text(arena, stats->saved))
+                            : "");
 }
 
 static MotStatus make_report(const MotPlan *plan, Report *r)

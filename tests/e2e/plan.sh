@@ -140,7 +140,7 @@ check "a node that is not there is refused" refused 2 'no operator matches "noth
 check "stages have theirs" has_all "$work/out" 'message               1' 'no predicted time: plans of 2 stages'
 
 # Two axes, written by hand: the planner's choices on the first, every device of the second does the same.
-sed 's|axis {name="d", share=\[8, 4, 2, 1\]}|axis {name="d", share=[2, 1]}\n    axis {name="e", share=[1, 1]}|' \
+sed 's|axis {name="d", share=\[[0-9, ]*\]}|axis {name="d", share=[2, 1]}\n    axis {name="e", share=[1, 1]}|' \
     "$work/gpt.plan" >"$work/axes.plan"
 check "the text has two axes" [ "$(grep -c 'axis {' "$work/axes.plan")" = 2 ]
 train f "$work/axes.plan" --shares e=3/1 --shares d=1/1 --resize 1:d=1/2 --resize 2:e=0/1 >/dev/null 2>&1
