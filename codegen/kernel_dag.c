@@ -210,17 +210,18 @@ static MotAxis add_listed_axis(MotDag *dag, MotValue index, const MotView *view,
 
 static MotNode build_gather(MotDag *dag, const MotOp *op, const MotView *view)
 {
-    int64_t axis = mot_attrs(op, axis)->axis;
+    const MotAttr_gather *a = mot_attrs(op, gather);
     const MotType *table = type_of(dag, op->in[0]), *index = type_of(dag, op->in[1]);
     MotView index_view = {.rank = index->rank}, own = {.rank = table->rank};
     MotNode outer = dag->guard;
+    int axis = (int)a->axis, first = a->batched ? 0 : axis;
     for (int d = 0; d < index->rank; d++)
-        index_view.axis[d] = view->axis[axis + d];
+        index_view.axis[d] = view->axis[first + d];
     MotAxis listed = add_listed_axis(dag, op->in[1], &index_view, table->dims[axis]);
     for (int d = 0; d < table->rank; d++)
         own.axis[d] = d < axis    ? view->axis[d]
                       : d == axis ? listed
-                                  : view->axis[d + index->rank - 1];
+                                  : view->axis[d + index->rank - (axis - first) - 1];
     MotNode value = mot_dag_build(dag, op->in[0], &own);
     dag->guard = outer;
     return value;

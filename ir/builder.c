@@ -297,7 +297,13 @@ MotValue mot_concat(MotBuilder *b, const MotValue *x, uint32_t n, int axis)
 MotValue mot_gather(MotBuilder *b, MotValue table, MotValue index, int axis)
 {
     return build_one(b, MOT_OP_GATHER, (MotValue[]){table, index}, 2,
-                     &(MotAttr_axis){.axis = axis});
+                     &(MotAttr_gather){.axis = axis});
+}
+
+MotValue mot_gather_batched(MotBuilder *b, MotValue table, MotValue index, int axis)
+{
+    return build_one(b, MOT_OP_GATHER, (MotValue[]){table, index}, 2,
+                     &(MotAttr_gather){.axis = axis, .batched = true});
 }
 
 MotValue mot_scatter_add(MotBuilder *b, MotValue index, MotValue update, int axis, int64_t size)

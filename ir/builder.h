@@ -71,7 +71,8 @@ MotValue mot_pad(MotBuilder *b, MotValue x, const int64_t *lo, const int64_t *hi
 MotValue mot_concat(MotBuilder *b, const MotValue *x, uint32_t n, int axis);
 MotValue mot_gather(MotBuilder *b, MotValue table, MotValue index, int axis);
 MotValue mot_scatter_add(MotBuilder *b, MotValue index, MotValue update, int axis, int64_t size);
-/* The same with rows of its own for each index of the dims before the axis, which index has too. */
+/* The same with rows of their own for each index of the dims before the axis, which index has too. */
+MotValue mot_gather_batched(MotBuilder *b, MotValue table, MotValue index, int axis);
 MotValue mot_scatter_add_batched(MotBuilder *b, MotValue index, MotValue update, int axis,
                                  int64_t size);
 /* Gives the indices; *out_value: the values. */

@@ -109,20 +109,22 @@ MotStatus mot_eval_concat(MotEval *e)
     return MOT_OK;
 }
 
-/* The result is the dims before the axis, the index's, those after it; the walk runs over them and
+/* The result is the dims before the axis, the index's (batched: those after them), those after it; the walk runs over them and
  * the index (tensor 2). */
 MotStatus mot_eval_gather(MotEval *e)
 {
-    int64_t axis = mot_attrs(e->op, axis)->axis, strides[MOT_MAX_RANK];
+    const MotAttr_gather *a = mot_attrs(e->op, gather);
     const MotTensor *table = &e->in[0], *index = &e->in[1];
-    int n_index = index->type.rank;
+    int64_t strides[MOT_MAX_RANK];
+    int axis = (int)a->axis, first = a->batched ? 0 : axis,
+        n_rows = index->type.rank - (axis - first);
     MotWalk w = walk_dense(&e->out[0].type, 0);
     mot_eval_strides(&table->type, strides);
-    mot_eval_strides(&index->type, &w.step[2][axis]);
+    mot_eval_strides(&index->type, &w.step[2][first]);
     for (int d = 0; d < axis; d++)
         w.step[1][d] = strides[d];
-    for (int d = (int)axis + n_index; d < w.n_loops; d++) {
-        w.step[1][d] = strides[d - n_index + 1];
+    for (int d = axis + n_rows; d < w.n_loops; d++) {
+        w.step[1][d] = strides[d - n_rows + 1];
         w.step[2][d] = 0;
     }
     for (bool more = mot_walk_begin(&w); more; more = mot_walk_next(&w)) {

@@ -238,17 +238,19 @@ static void join_around_axis(DimLoops table, const MotType *table_type, const Di
             table[d] = rows[d < axis ? d : d + n_index - 1];
 }
 
+/* Batched, the dims before the axis are the index's first dims too. */
 static MotStatus find_gather(Loops *l)
 {
-    int axis = (int)mot_attrs(l->op, axis)->axis, n_index = in_type(l, 1)->rank;
+    const MotAttr_gather *a = mot_attrs(l->op, gather);
+    int axis = (int)a->axis, first = a->batched ? 0 : axis;
+    int n_index = in_type(l, 1)->rank, n_rows = n_index - (axis - first);
     add_loops_over(l, out_type(l, 0), l->out[0]);
-    join_around_axis(l->in[0], in_type(l, 0), l->out[0], axis, n_index);
-    memcpy(l->in[1], l->out[0] + axis, (size_t)n_index * sizeof l->in[1][0]);
+    join_around_axis(l->in[0], in_type(l, 0), l->out[0], axis, n_rows);
+    memcpy(l->in[1], l->out[0] + first, (size_t)n_index * sizeof l->in[1][0]);
     l->in[0][axis] = add_loop(l, MOT_FACTOR_WHOLE, in_type(l, 0)->dims[axis]);
     return MOT_OK;
 }
 
-/* Batched, the dims before the axis are the index's first dims too. */
 static MotStatus find_scatter_add(Loops *l)
 {
     const MotAttr_scatter *a = mot_attrs(l->op, scatter);

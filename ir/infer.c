@@ -240,20 +240,24 @@ static bool is_index_dtype(MotDtype dtype)
 
 static MotStatus infer_gather(Infer *c)
 {
-    int64_t axis = mot_attrs(c->op, axis)->axis;
+    const MotAttr_gather *a = mot_attrs(c->op, gather);
     const MotType *table = c->in[0], *index = c->in[1];
-    if (axis < 0 || axis >= table->rank)
+    if (a->axis < 0 || a->axis >= table->rank || (a->batched && index->rank < a->axis))
         return refuse(c, "axis out of range");
     if (!is_index_dtype(index->dtype))
         return refuse(c, "the index must be i32 or i64");
-    if (table->rank - 1 + index->rank > MOT_MAX_RANK)
+    int axis = (int)a->axis, n_shared = a->batched ? axis : 0, n_rows = index->rank - n_shared;
+    if (table->rank - 1 + n_rows > MOT_MAX_RANK)
         return refuse(c, "more than 8 dims");
+    for (int d = 0; d < n_shared; d++)
+        if (index->dims[d] != table->dims[d])
+            return refuse(c, "table and index differ in a dim");
     MotType *out = &c->out[0];
-    *out = (MotType){.dtype = table->dtype, .rank = table->rank - 1 + index->rank};
+    *out = (MotType){.dtype = table->dtype, .rank = table->rank - 1 + n_rows};
     for (int d = 0; d < out->rank; d++)
-        out->dims[d] = d < axis                 ? table->dims[d]
-                       : d < axis + index->rank ? index->dims[d - axis]
-                                                : table->dims[d - index->rank + 1];
+        out->dims[d] = d < axis            ? table->dims[d]
+                       : d < axis + n_rows ? index->dims[d - axis + n_shared]
+                                           : table->dims[d - n_rows + 1];
     return MOT_OK;
 }
 

@@ -109,13 +109,15 @@ void mot_grad_concat(MotGradRule *r)
 
 void mot_grad_gather(MotGradRule *r)
 {
-    int axis = (int)mot_attrs(r->op, axis)->axis;
-    r->dx[0] = mot_scatter_add(r->b, r->x[1], r->g[0], axis, type_of(r, r->x[0]).dims[axis]);
+    const MotAttr_gather *a = mot_attrs(r->op, gather);
+    r->dx[0] = (a->batched ? mot_scatter_add_batched : mot_scatter_add)(
+        r->b, r->x[1], r->g[0], (int)a->axis, type_of(r, r->x[0]).dims[a->axis]);
 }
 
 void mot_grad_scatter_add(MotGradRule *r)
 {
-    r->dx[1] = mot_gather(r->b, r->g[0], r->x[0], (int)mot_attrs(r->op, scatter)->axis);
+    const MotAttr_scatter *a = mot_attrs(r->op, scatter);
+    r->dx[1] = (a->batched ? mot_gather_batched : mot_gather)(r->b, r->g[0], r->x[0], (int)a->axis);
 }
 
 /* `v`, a result of the reduction, with the reduced dims kept as 1. */

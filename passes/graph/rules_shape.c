@@ -218,7 +218,9 @@ static bool is_range(const MotTensor *index, int64_t *out_start, int64_t *out_st
 static MotValue gather_range(MotMatch *m)
 {
     const MotOp gather = *mot_match_root(m);
-    int64_t axis = mot_attrs(&gather, axis)->axis, first, by;
+    int64_t axis = mot_attrs(&gather, gather)->axis, first, by;
+    if (mot_attrs(&gather, gather)->batched)
+        return 0;
     MotArenaMark mark = mot_arena_mark(&m->graph->ctx->arena);
     MotTensor index;
     bool is_sliced =

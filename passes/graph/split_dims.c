@@ -162,13 +162,15 @@ static void relate_reduce(Analysis *a, const MotOp *op)
 
 static void relate_gather(Analysis *a, const MotOp *op)
 {
-    int axis = (int)mot_attrs(op, axis)->axis, n_index = rank_of(a, op->in[1]);
+    const MotAttr_gather *attrs = mot_attrs(op, gather);
+    int axis = (int)attrs->axis, first = attrs->batched ? 0 : axis;
+    int n_index = rank_of(a, op->in[1]), n_rows = n_index - (axis - first);
     make_rigid(a, op->in[0], axis);
     for (int d = 0; d < n_index; d++)
-        unite(a, op->out[0], axis + d, op->in[1], d);
+        unite(a, op->out[0], first + d, op->in[1], d);
     for (int d = 0; d < rank_of(a, op->in[0]); d++)
         if (d != axis)
-            unite(a, op->out[0], d < axis ? d : d + n_index - 1, op->in[0], d);
+            unite(a, op->out[0], d < axis ? d : d + n_rows - 1, op->in[0], d);
 }
 
 static void relate_softmax(Analysis *a, const MotOp *op)

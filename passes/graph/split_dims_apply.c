@@ -248,8 +248,16 @@ static MotOpId apply_reduce(Apply *a, const MotOp *op)
     return mot_build(&a->b, op->kind, &x, 1, &attrs);
 }
 
-/* Ops with one axis, which is not split. */
-static MotOpId apply_axis(Apply *a, const MotOp *op)
+/* The axis of an op, which is not split, and its other dims, which may be. */
+static MotOpId apply_gather(Apply *a, const MotOp *op)
+{
+    MotAttr_gather attrs = *mot_attrs(op, gather);
+    attrs.axis = position(a, op->in[0], (int)attrs.axis);
+    MotValue in[] = {operand(a, op, 0), operand(a, op, 1)};
+    return mot_build(&a->b, op->kind, in, 2, &attrs);
+}
+
+static MotOpId apply_concat(Apply *a, const MotOp *op)
 {
     MotAttr_axis attrs = {.axis = position(a, op->in[0], (int)mot_attrs(op, axis)->axis)};
     MotValue in[MOT_MAX_OPERANDS];
@@ -375,8 +383,8 @@ static const Rule rules[MOT_N_OPS] = {
     [MOT_OP_CONTRACT] = apply_contract,
     [MOT_OP_REDUCE_SUM] = apply_reduce,
     [MOT_OP_REDUCE_MAX] = apply_reduce,
-    [MOT_OP_GATHER] = apply_axis,
-    [MOT_OP_CONCAT] = apply_axis,
+    [MOT_OP_GATHER] = apply_gather,
+    [MOT_OP_CONCAT] = apply_concat,
     [MOT_OP_SOFTMAX] = apply_softmax,
     [MOT_OP_LAYER_NORM] = apply_layer_norm,
     [MOT_OP_CROSS_ENTROPY] = apply_cross_entropy,

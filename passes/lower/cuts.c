@@ -331,7 +331,7 @@ uint32_t mot_cut_gather_columns(MotLowering *l, const MotOp *op, MotCutRanks ran
 {
     uint32_t compact = mot_cut_add_compact(l, buf, dim, mot_cut_type_of(l, list)->dims[0]);
     MotKernelMaker k = mot_lower_kernel_make(l);
-    MotAttr_axis attrs = {.axis = dim};
+    MotAttr_gather attrs = {.axis = dim};
     MotValue in[] = {mot_lower_kernel_input(l, &k, buf), mot_lower_kernel_input(l, &k, list)};
     mot_cut_launch(l, &k, op, ranks,
                    mot_cut_build(l, &k, MOT_OP_GATHER, in, 2, &attrs, mot_cut_type_of(l, compact)),
@@ -362,7 +362,7 @@ static void spread_columns(MotLowering *l, const MotOp *op, MotLayer *layer, uin
     const MotType type = *mot_cut_type_of(l, result);
     uint32_t shaped = mot_cut_view_places(l, cut.place, dim, type.rank);
     MotKernelMaker k = mot_lower_kernel_make(l);
-    MotAttr_axis attrs = {.axis = dim};
+    MotAttr_gather attrs = {.axis = dim};
     MotValue from = mot_lower_kernel_input(l, &k, compact),
              place = mot_lower_kernel_input(l, &k, cut.place),
              along = mot_lower_kernel_input(l, &k, shaped);

@@ -186,7 +186,7 @@ static void merge_columns(MotLowering *l, const MotOp *op, MotCutRanks ranks, ui
     const MotType type = *mot_cut_type_of(l, result);
     uint32_t shaped = mot_cut_view_places(l, places, dim, type.rank);
     MotKernelMaker k = mot_lower_kernel_make(l);
-    MotAttr_axis attrs = {.axis = dim};
+    MotAttr_gather attrs = {.axis = dim};
     MotValue own = mot_lower_kernel_input(l, &k, result),
              from = mot_lower_kernel_input(l, &k, compact),
              place = mot_lower_kernel_input(l, &k, places),

@@ -257,6 +257,9 @@ static const Case cases[] = {
     {"gather inner", NO_SYMBOLS,
      IN("x", "f32[4x65x3]")
          IN("i65", "i64[5]") "%y = gather %x %i65 {axis=1} : f32[4x5x3]\n" OUT("y")},
+    {"gather batched", ONE_SYMBOL(3, 0),
+     IN("x", "f32[@ax9x70]")
+         IN("i9", "i64[@ax20]") "%y = gather %x %i9 {axis=1, batched} : f32[@ax20x70]\n" OUT("y")},
     {"gather, then add", NO_SYMBOLS,
      IN("x", "f32[65x40]") IN("i65", "i64[3x8]")
          IN("xb", "f32[8x40]") "%1 = gather %x %i65 {axis=0} : f32[3x8x40]\n%y = add %1 %xb : "

@@ -44,7 +44,7 @@ static int64_t find_limit(const MotGraph *g, const MotOp *op)
 {
     const MotType *table = mot_graph_type(g, op->in[0]);
     if (op->kind == MOT_OP_GATHER)
-        return table->dims[mot_attrs(op, axis)->axis];
+        return table->dims[mot_attrs(op, gather)->axis];
     if (op->kind == MOT_OP_SCATTER_ADD)
         return mot_attrs(op, scatter)->size;
     return table->dims[table->rank - 1];

@@ -144,13 +144,13 @@ static const Prose prose[MOT_N_OPS] = {
     [MOT_OP_CONCAT] = {"x...", "x, sizes of `axis` summed",
                        "The operands one after another along `axis`."},
     [MOT_OP_GATHER] = {"table, index", "table with `axis` replaced by the dims of index",
-                       "Rows of the table along `axis`. Indices are in [0, size)."},
+                       "Rows of the table along `axis`. Indices are in [0, size). `batched`: the "
+                       "dims before `axis` are dims of index too, each with rows of its own."},
     [MOT_OP_SCATTER_ADD] = {"index, update",
                             "update with the dims of index replaced by `size` at `axis`",
                             "Zeros, to which every row of update is added at its index; equal "
                             "indices in their order. The "
-                            "transpose of gather. `batched`: the dims before `axis` are dims of "
-                            "index too, each with rows of its own."},
+                            "transpose of gather, `batched` as there."},
     [MOT_OP_REDUCE_SUM] = {"x", "x without `axes`; with `keep` they have size 1",
                            "The sum over `axes`."},
     [MOT_OP_REDUCE_MAX] = {"x", "x without `axes`; with `keep` they have size 1",
