@@ -18,8 +18,9 @@ typedef struct MotTie {
 typedef struct MotPassOpts {
     const MotTie *ties; /* tie */
     uint32_t n_ties;
-    const struct MotLoss *loss;           /* loss (passes/graph/loss.h) */
-    const struct MotOptimizer *optimizer; /* demo, clip, optimizer (passes/graph/optimizer.h) */
+    const struct MotLoss *loss; /* loss (passes/graph/loss.h) */
+    const struct MotOptimizer
+        *optimizer;   /* look-ahead, demo, clip, optimizer (passes/graph/optimizer.h) */
     bool accumulates; /* loss, autodiff: sums over a batch go on over the micro-batches of a step */
 } MotPassOpts;
 
@@ -33,7 +34,7 @@ typedef struct MotPass {
 } MotPass;
 
 extern const MotPass mot_pass_tie, mot_pass_simplify, mot_pass_split_dims, mot_pass_raise,
-    mot_pass_unpack, mot_pass_loss, mot_pass_autodiff, mot_pass_pair, mot_pass_demo, mot_pass_clip,
-    mot_pass_optimizer, mot_pass_expand;
+    mot_pass_unpack, mot_pass_loss, mot_pass_look_ahead, mot_pass_autodiff, mot_pass_pair,
+    mot_pass_demo, mot_pass_clip, mot_pass_optimizer, mot_pass_expand;
 
 #endif

@@ -10,6 +10,7 @@
  *       simplify         the transposes that raise leaves become letters of contractions
  *       unpack           packed projections: slices become views
  *       loss             the model's output becomes a loss                          <- --loss
+ *       look-ahead       each replica reads parameters where its momentum leads         <- --optimizer demo:
  *       autodiff         `gradient` binds every trained parameter to its gradient
  *       pair             the loss is computed where its gradient is
  *       demo             gradients by replica, their momentum's large coefficients      <- --optimizer demo:
@@ -26,10 +27,10 @@
 #include <string.h>
 
 static const MotPass *const pipeline[] = {
-    &mot_pass_tie,       &mot_pass_simplify, &mot_pass_split_dims, &mot_pass_simplify,
-    &mot_pass_raise,     &mot_pass_simplify, &mot_pass_unpack,     &mot_pass_loss,
-    &mot_pass_autodiff,  &mot_pass_pair,     &mot_pass_demo,       &mot_pass_clip,
-    &mot_pass_optimizer, &mot_pass_expand,
+    &mot_pass_tie,        &mot_pass_simplify,  &mot_pass_split_dims, &mot_pass_simplify,
+    &mot_pass_raise,      &mot_pass_simplify,  &mot_pass_unpack,     &mot_pass_loss,
+    &mot_pass_look_ahead, &mot_pass_autodiff,  &mot_pass_pair,       &mot_pass_demo,
+    &mot_pass_clip,       &mot_pass_optimizer, &mot_pass_expand,
 };
 enum { N_PASSES = sizeof pipeline / sizeof *pipeline };
 
@@ -92,6 +93,7 @@ static const char *find_user(const MotPass *pass)
     } users[] = {{&mot_pass_tie, "--tie"},
                  {&mot_pass_loss, "pass autodiff"},
                  {&mot_pass_autodiff, "pass optimizer"},
+                 {&mot_pass_look_ahead, "pass optimizer"},
                  {&mot_pass_demo, "pass optimizer"},
                  {&mot_pass_clip, "pass optimizer"},
                  {&mot_pass_optimizer, "training"}};

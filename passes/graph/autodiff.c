@@ -21,11 +21,12 @@ typedef struct {
     MotCtx *ctx;
     MotGraph *g;
     MotBuilder b;
-    bool *is_wanted;   /* [values] a trained parameter lies behind it, on a float path */
-    bool *is_constant; /* [values] depends on no input: an operand like that is a weight */
-    bool *is_used;     /* [values] some op reads it */
-    MotValue *grad;    /* [values] the gradient so far, 0 if none */
-    uint32_t n_known;  /* values of the forward graph: those of the lists above */
+    bool *is_wanted; /* [values] a trained parameter lies behind it, on a float path */
+    bool *
+        is_constant; /* [values] depends on no samples (scalars are none): an operand like that is a weight */
+    bool *is_used;    /* [values] some op reads it */
+    MotValue *grad;   /* [values] the gradient so far, 0 if none */
+    uint32_t n_known; /* values of the forward graph: those of the lists above */
 } Autodiff;
 
 static bool is_float(const MotGraph *g, MotValue v)
@@ -44,7 +45,7 @@ static void classify_values(Autodiff *a)
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
         bool is_wanted = op->kind == MOT_OP_PARAM && mot_attrs(op, param)->trained;
-        bool is_constant = op->kind != MOT_OP_INPUT;
+        bool is_constant = op->kind != MOT_OP_INPUT || mot_graph_type(g, op->out[0])->rank == 0;
         for (uint32_t k = 0; k < op->n_in; k++) {
             MotValue x = op->in[k];
             a->is_used[x] = true;

@@ -9,7 +9,8 @@
  *
  * and sign(u), or with another base u or the nearest orthogonal matrix, is the gradient that the optimizer pass gets:
  * p = p - lr * (sign(u) + wd * p). With beta the momentum is beta * m + (1 - beta) * g. With a delay of one round q is chosen before g is
- * added: the same messages a step later, which travel beside the backward pass, and no state more.
+ * added: the same messages a step later, which travel beside the backward pass, and no state more. For that the forward pass may look
+ * ahead (look_ahead.c).
  *
  * delta is state, dim 0 the replicas, so that splitting it gives each device its own replicas' and needs no special case anywhere; a
  * replica's batch stays together (replicas.h). Tiles: demo_tiles.h.
@@ -38,18 +39,6 @@ typedef struct {
 } Demo;
 
 /* ---- The step of one parameter ---- */
-
-static MotValue make_delta(Demo *d, const MotAttr_param *of, const MotType *file,
-                           const MotTiling *t)
-{
-    int64_t dims[] = {d->o->demo.replicas, t->outer, t->a, t->h, t->c, t->w};
-    int64_t file_dims[MOT_MAX_RANK + 1] = {d->o->demo.replicas};
-    memcpy(file_dims + 1, file->dims, (size_t)file->rank * sizeof *file_dims);
-    MotAttr_param attrs = {.name = mot_arena_printf(&d->ctx->arena, "%s/demo_residual", of->name),
-                           .file_dims = {file_dims, (uint32_t)file->rank + 1},
-                           .state_of = of->name};
-    return mot_param(&d->b, &attrs, mot_type_make(MOT_F32, sizeof dims / sizeof *dims, dims));
-}
 
 /* The momentum with this step's gradient. */
 static MotValue add_gradient(Demo *d, MotValue delta, MotValue grad)
@@ -131,7 +120,7 @@ static MotStatus begin(Demo *d, Sending *s)
     int64_t n = mot_tiling_elements(&s->tiling), k = o->k < n ? o->k : n;
     s->positions = mot_demo_positions(&d->b, (MotDemoSelect)o->select, d->round, attrs->name, n, k);
     s->wire = (MotAttr_wire){.size = s->positions ? k : n, .k = k, .wire = mot_wire_names[o->wire]};
-    s->state = s->delta = make_delta(d, attrs, &file, &s->tiling);
+    s->state = s->delta = mot_tiling_momentum(&d->b, o->replicas, attrs, &file, &s->tiling);
     if (o->delay)
         s->delta = mot_sub(&d->b, s->state, send(d, s, s->state));
     return d->ctx->status;
@@ -241,7 +230,7 @@ static MotValue find_round(Demo *d)
     const MotDemo *o = &d->o->demo;
     if (!o->delay && o->select != MOT_SELECT_RANDOM && o->select != MOT_SELECT_STRIDING)
         return 0;
-    MotValue step = mot_input(&d->b, MOT_INPUT_STEP, mot_type_scalar(MOT_F32));
+    MotValue step = mot_optimizer_scalar(&d->b, MOT_INPUT_STEP);
     return mot_cast(&d->b, mot_add_scalar(&d->b, step, -1), MOT_I64);
 }
 
@@ -286,7 +275,7 @@ static MotStatus run_demo(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, boo
     d.b.role = MOT_ROLE_UPDATE;
     MOT_TRY(find_gradients(&d, all, n));
     mot_edit_drop_kind(g, MOT_OP_GRADIENT); /* new ones come last: compaction orders by sinks */
-    d.lr = mot_input(&d.b, MOT_INPUT_LR, mot_type_scalar(MOT_F32));
+    d.lr = mot_optimizer_scalar(&d.b, MOT_INPUT_LR);
     *out_changed = true;
     return exchange(&d, all, n);
 }

@@ -5,6 +5,8 @@
  */
 #include "passes/graph/demo_tiles.h"
 
+#include "passes/graph/edit.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -141,4 +143,31 @@ MotValue mot_tiling_join(MotBuilder *b, MotValue x, const MotType *value,
     for (int i = 0; i < value->rank; i++)
         atoms[param->perm.data[i]] = value->dims[i];
     return mot_transpose(b, mot_reshape(b, x, value->rank, atoms), param->perm.data);
+}
+
+MotValue mot_tiling_join_replicas(MotBuilder *b, MotValue x, const MotType *value,
+                                  const MotAttr_param *param)
+{
+    int64_t atoms[MOT_MAX_RANK] = {mot_graph_type(b->graph, x)->dims[0]}, perm[MOT_MAX_RANK] = {0};
+    for (int i = 0; i < value->rank; i++) {
+        int at = param->perm.n ? (int)param->perm.data[i] : i;
+        atoms[at + 1] = value->dims[i];
+        perm[i + 1] = at + 1;
+    }
+    return mot_transpose(b, mot_reshape(b, x, value->rank + 1, atoms), perm);
+}
+
+MotValue mot_tiling_momentum(MotBuilder *b, int64_t replicas, const MotAttr_param *param,
+                             const MotType *file, const MotTiling *t)
+{
+    const char *name = mot_arena_printf(&b->graph->ctx->arena, "%s/demo_residual", param->name);
+    MotValue old = mot_edit_find_param(b->graph, name);
+    if (old)
+        return old;
+    int64_t dims[] = {replicas, t->outer, t->a, t->h, t->c, t->w};
+    int64_t file_dims[MOT_MAX_RANK + 1] = {replicas};
+    memcpy(file_dims + 1, file->dims, (size_t)file->rank * sizeof *file_dims);
+    MotAttr_param attrs = {
+        .name = name, .file_dims = {file_dims, (uint32_t)file->rank + 1}, .state_of = param->name};
+    return mot_param(b, &attrs, mot_type_make(MOT_F32, N_TILED + 1, dims));
 }

@@ -29,5 +29,12 @@ MotValue mot_tiling_cut(MotBuilder *b, MotValue by_replica, const MotAttr_param 
 /* Of the file's tensor in any shape, the parameter's value, of type `value`. */
 MotValue mot_tiling_join(MotBuilder *b, MotValue x, const MotType *value,
                          const MotAttr_param *param);
+/* The same with dim 0 of both the replicas: [R, ..] as [R, dims of the value]. */
+MotValue mot_tiling_join_replicas(MotBuilder *b, MotValue x, const MotType *value,
+                                  const MotAttr_param *param);
+
+/* The momentum of a parameter, state [R, outer, a, h, c, w], zero at start; made where it is not there yet. `file`: the tensor in the file. */
+MotValue mot_tiling_momentum(MotBuilder *b, int64_t replicas, const MotAttr_param *param,
+                             const MotType *file, const MotTiling *t);
 
 #endif

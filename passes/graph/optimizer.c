@@ -81,8 +81,7 @@ static void update_param(Updates *u, MotValue param, MotValue grad)
         mot_build(&u->b, MOT_OP_ASSIGN, (MotValue[]){in[i], mot_result(&u->b, update, i)}, 2, NULL);
 }
 
-/* demo has it already, for the momentum and for what it selects. */
-static MotValue find_scalar(MotBuilder *b, const char *name)
+MotValue mot_optimizer_scalar(MotBuilder *b, const char *name)
 {
     MotValue input = mot_edit_find_input(b->graph, name);
     return input ? input : mot_input(b, name, mot_type_scalar(MOT_F32));
@@ -94,9 +93,9 @@ static MotStatus add_updates(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, 
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no optimizer (--optimizer)");
     Updates u = {.ctx = ctx, .b = mot_builder_make(g), .optimizer = opts->optimizer};
     u.b.role = MOT_ROLE_UPDATE;
-    u.lr = find_scalar(&u.b, MOT_INPUT_LR);
+    u.lr = mot_optimizer_scalar(&u.b, MOT_INPUT_LR);
     if (u.optimizer->update == MOT_OP_ADAM)
-        u.step = find_scalar(&u.b, MOT_INPUT_STEP);
+        u.step = mot_optimizer_scalar(&u.b, MOT_INPUT_STEP);
     uint32_t n_updated = 0;
     for (uint32_t i = 0, n = g->body.n; i < n; i++) {
         const MotOp op = *mot_graph_op(g, g->body.data[i]);

@@ -2,7 +2,7 @@
 #ifndef MOTLEY_PASSES_GRAPH_OPTIMIZER_H
 #define MOTLEY_PASSES_GRAPH_OPTIMIZER_H
 
-#include "ir/graph.h"
+#include "ir/builder.h"
 
 typedef enum MotDemoBase { MOT_BASE_SIGN, MOT_BASE_SGD, MOT_BASE_ADAMW, MOT_BASE_MUON } MotDemoBase;
 typedef enum MotDemoSelect {
@@ -23,6 +23,8 @@ typedef struct MotDemo {
     int64_t wire; /* MotWireForm (ir/sparse.h) */
     int64_t base, select; /* MotDemoBase, MotDemoSelect */
     int64_t delay;        /* rounds between what is sent and what is applied: 0 or 1 */
+    int64_t
+        looks_ahead; /* gradients are those where each replica's momentum leads (look_ahead.c) */
 } MotDemo;
 
 typedef struct MotOptimizer {
@@ -50,6 +52,8 @@ MotDemoTraffic mot_demo_traffic(const MotGraph *graph);
 /* The scalar inputs of the training graph, f32: the lr of this step, and the step's number, counted from 1. */
 #define MOT_INPUT_LR "@lr"
 #define MOT_INPUT_STEP "@step"
+/* That input, made where no pass before has asked for it. */
+MotValue mot_optimizer_scalar(MotBuilder *builder, const char *name);
 /* The scalar output with the global norm of the gradients before clipping. */
 #define MOT_OUTPUT_GRAD_NORM "grad_norm"
 

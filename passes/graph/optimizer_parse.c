@@ -72,7 +72,7 @@ enum { N_INTEGERS = sizeof integers / sizeof *integers };
 /* Options that are one word; the number stored is its place. */
 static const char *const base_names[] = {"sign", "sgd", "adamw", "muon", NULL};
 static const char *const select_names[] = {"dct", "topk", "random", "striding", NULL};
-static const char *const delay_names[] = {"0", "1", NULL};
+static const char *const bit_names[] = {"0", "1", NULL};
 static const char *const wire_names[] = {"f32", "bf16", "int8", "sign", NULL}; /* MotWire */
 static const struct {
     const char *name;
@@ -85,7 +85,8 @@ static const struct {
     {"base", DEMO, offsetof(MotOptimizer, demo.base), base_names, "sign, sgd, adamw or muon"},
     {"select", DEMO, offsetof(MotOptimizer, demo.select), select_names,
      "dct, topk, random or striding"},
-    {"delay", DEMO, offsetof(MotOptimizer, demo.delay), delay_names, "0 or 1 round"},
+    {"delay", DEMO, offsetof(MotOptimizer, demo.delay), bit_names, "0 or 1 round"},
+    {"lookahead", DEMO, offsetof(MotOptimizer, demo.looks_ahead), bit_names, "0 or 1"},
 };
 enum { N_WORDS = sizeof words / sizeof *words };
 
@@ -259,6 +260,8 @@ static MotStatus check_demo(Parse *p)
         return refuse(p, "alpha", "a part of what is sent, from 0 to 1");
     if (is_seen(p, "beta") && is_seen(p, "decay"))
         return refuse(p, "beta", "stands instead of decay, not beside it");
+    if (d->looks_ahead && (!d->delay || d->base != MOT_BASE_SIGN))
+        return refuse(p, "lookahead=1", "goes with delay=1 and base=sign only");
     bool is_scaled = d->base == MOT_BASE_SGD || d->base == MOT_BASE_ADAMW;
     if (is_scaled && d->beta < 0)
         return refuse(p, base_names[d->base],

@@ -1,9 +1,13 @@
 /*
- * From a gradient's definition to the same by replica.
+ * From a gradient's definition to the same by replica; and a forward pass that reads other parameters for each replica.
  *
  * Where an op sums over the batch, the batch dim of its operands is seen as [R, batch / R] and r is kept. What follows on the way to the
  * gradient is linear, and runs over one dim more, the first. Which dims are the batch says the spread of `units` from the inputs
  * (ir/factors.h): so no rule here knows where the batch comes from. A composite that sums over the batch is expanded for that result.
+ *
+ * The other way about, values that follow from parameters alone become [R, ..] by the same rules, and where one meets the batch the op sees
+ * the batch as [R, batch / R] too, and its result as the batch again. So activations keep their shapes, and only the ops that read
+ * parameters are rewritten.
  */
 #include "passes/graph/replicas.h"
 
@@ -16,8 +20,11 @@ typedef struct {
     MotCtx *ctx;
     MotGraph *g;
     MotBuilder b;
-    int64_t n;      /* replicas */
-    bool *depends;  /* [values]: something of the batch lies behind it */
+    int64_t n; /* replicas */
+    bool
+        is_sum; /* values are the sum of what they are by replica, and not the same for each replica */
+    bool *
+        depends; /* [values]: differs by replica; of a sum: something of the batch lies behind it */
     MotValue *done; /* [values]: by replica, 0: not yet */
     uint32_t n_known;
 } Replicas;
@@ -80,13 +87,15 @@ static MotValue align(Replicas *r, MotValue by_replica, int rank)
     return mot_reshape(&r->b, by_replica, rank + 1, dims);
 }
 
-/* A part of what depends on no sample: each replica has the same. */
+/* What does not differ: each replica has the same, of a sum a part of it. */
 static MotValue share_equally(Replicas *r, MotValue v)
 {
     MotType t = type_of(r, v);
     int64_t dims[MOT_MAX_RANK] = {r->n};
     memcpy(dims + 1, t.dims, (size_t)t.rank * sizeof *dims);
-    return mot_broadcast(&r->b, mot_mul_scalar(&r->b, v, 1.0 / (double)r->n), t.rank + 1, dims);
+    if (r->is_sum)
+        v = mot_mul_scalar(&r->b, v, 1.0 / (double)r->n);
+    return mot_broadcast(&r->b, v, t.rank + 1, dims);
 }
 
 /* ---- Rules: op is a copy, its result the one that is asked for ---- */
@@ -239,7 +248,7 @@ static MotValue split_contract(Replicas *r, const MotOp *op)
         if (batch_dim(r, in[i]) >= 0)
             batch = s.in[i][batch_dim(r, in[i])];
     if (type_of(r, op->out[0]).rank == MOT_MAX_RANK || (batch && batch == s.cut) ||
-        (!batch && r->depends[in[0]] && r->depends[in[1]]))
+        (r->is_sum && !batch && r->depends[in[0]] && r->depends[in[1]]))
         return refuse(r, op);
     for (int i = 0; i < 2; i++) {
         int at = batch ? mot_spec_find(s.in[i], batch) : r->depends[in[i]] ? 0 : -1;
@@ -266,6 +275,32 @@ static MotValue split_scatter_add(Replicas *r, const MotOp *op)
                                    a->size);
 }
 
+static MotValue split_gather(Replicas *r, const MotOp *op)
+{
+    const MotAttr_gather *a = mot_attrs(op, gather);
+    if (a->batched || r->depends[op->in[1]])
+        return refuse(r, op);
+    return mot_gather(&r->b, split(r, op->in[0]), op->in[1], (int)a->axis + 1);
+}
+
+/* An operand of an op on [R, dims], where r is dim 0 of what differs or is the batch; others are repeated. */
+static MotValue operand(Replicas *r, const MotOp *op, uint32_t k)
+{
+    MotValue x = op->in[k];
+    int rank = type_of(r, op->out[0]).rank, batch = batch_dim(r, x);
+    if (batch >= 0)
+        return align(r, bring_forward(r, refine(r, x, batch), batch), rank);
+    return r->depends[x] ? align(r, split(r, x), rank) : x;
+}
+
+static MotValue split_pointwise(Replicas *r, const MotOp *op)
+{
+    MotValue in[3];
+    for (uint32_t k = 0; k < op->n_in; k++)
+        in[k] = operand(r, op, k);
+    return mot_result(&r->b, mot_build(&r->b, op->kind, in, op->n_in, NULL), 0);
+}
+
 static const Rule rules[MOT_N_OPS] = {
     [MOT_OP_ADD] = split_add,
     [MOT_OP_SUB] = split_add,
@@ -283,7 +318,13 @@ static const Rule rules[MOT_N_OPS] = {
     [MOT_OP_REDUCE_SUM] = split_reduce_sum,
     [MOT_OP_CONTRACT] = split_contract,
     [MOT_OP_SCATTER_ADD] = split_scatter_add,
+    [MOT_OP_GATHER] = split_gather,
 };
+
+static bool is_pointwise(const MotOp *op)
+{
+    return mot_op_info(op->kind)->class == MOT_POINTWISE;
+}
 
 /* Of a value that is no batch of anything: by replica, [R, dims]. */
 static MotValue split(Replicas *r, MotValue v)
@@ -300,7 +341,11 @@ static MotValue split(Replicas *r, MotValue v)
     MotValue result;
     if (!r->depends[v])
         result = share_equally(r, v);
-    else if (batch_dim(r, v) >= 0 || !rules[op.kind] || type_of(r, v).rank == MOT_MAX_RANK)
+    else if (batch_dim(r, v) >= 0 || type_of(r, v).rank == MOT_MAX_RANK)
+        result = refuse(r, &op);
+    else if (!r->is_sum && is_pointwise(&op))
+        result = split_pointwise(r, &op);
+    else if (!rules[op.kind])
         result = refuse(r, &op);
     else
         result = rules[op.kind](r, &op);
@@ -378,22 +423,172 @@ static bool find_depends(Replicas *r, MotValue v, uint8_t *state)
     return depends;
 }
 
+static void know_values(Replicas *r)
+{
+    r->n_known = r->g->values.n;
+    r->depends = mot_arena_array(&r->ctx->arena, bool, r->n_known);
+    r->done = mot_arena_array(&r->ctx->arena, MotValue, r->n_known);
+}
+
 MotStatus mot_replicas_find(MotGraph *g, int64_t n_replicas, MotValue *out_gradients)
 {
-    Replicas r = {.ctx = g->ctx, .g = g, .b = mot_builder_make(g), .n = n_replicas};
+    Replicas r = {.ctx = g->ctx, .g = g, .b = mot_builder_make(g), .n = n_replicas, .is_sum = true};
     MOT_TRY(set_units(&r, n_replicas));
     MOT_TRY(expand_sums(&r));
-    uint32_t n_values = g->values.n;
-    uint8_t *state = mot_arena_array(&g->ctx->arena, uint8_t, n_values);
-    r.depends = mot_arena_array(&g->ctx->arena, bool, n_values);
-    r.done = mot_arena_array(&g->ctx->arena, MotValue, n_values);
-    r.n_known = n_values;
-    for (MotValue v = 1; v < n_values; v++)
+    know_values(&r);
+    uint8_t *state = mot_arena_array(&g->ctx->arena, uint8_t, r.n_known);
+    for (MotValue v = 1; v < r.n_known; v++)
         r.depends[v] = find_depends(&r, v, state);
     for (uint32_t i = 0, n = g->body.n; i < n; i++) {
         const MotOp op = *mot_graph_op(g, g->body.data[i]);
         if (op.kind == MOT_OP_GRADIENT)
             *out_gradients++ = split(&r, op.in[1]);
     }
+    return n_replicas == 1 ? set_units(&r, 0) : g->ctx->status;
+}
+
+/* ---- Other parameters for each replica ---- */
+
+/* [R, .., batch / R, ..] as the batch again, of the type of `like`. */
+static MotValue put_back(Replicas *r, MotValue v, MotValue like)
+{
+    MotType t = type_of(r, like);
+    int64_t perm[MOT_MAX_RANK];
+    int batch = batch_dim(r, like);
+    for (int d = 0; d <= t.rank; d++)
+        perm[d] = d < batch ? d + 1 : d == batch ? 0 : d;
+    v = batch > 0 ? mot_transpose(&r->b, v, perm) : v;
+    return mot_reshape(&r->b, v, t.rank, t.dims);
+}
+
+static MotValue meet_pointwise(Replicas *r, const MotOp *op)
+{
+    int batch = batch_dim(r, op->out[0]), rank = type_of(r, op->out[0]).rank;
+    for (uint32_t k = 0; k < op->n_in; k++) { /* what is repeated must be so along the batch */
+        MotType x = type_of(r, op->in[k]);
+        int at = batch - (rank - x.rank);
+        bool is_repeated = batch_dim(r, op->in[k]) < 0 && !r->depends[op->in[k]];
+        if (is_repeated && at >= 0 && x.dims[at] != 1)
+            return refuse(r, op);
+    }
+    return put_back(r, split_pointwise(r, op), op->out[0]);
+}
+
+static MotValue meet_contract(Replicas *r, const MotOp *op)
+{
+    MotSpec s = mot_spec_of(op);
+    MotType t = type_of(r, op->out[0]);
+    int x = batch_dim(r, op->in[0]) >= 0 ? 0 : 1, in_batch = batch_dim(r, op->in[x]);
+    char letter = find_new_letter(&s), batch = s.in[x][in_batch];
+    int at = mot_spec_find(s.out, batch);
+    if (at < 0 || batch == s.cut || mot_spec_find(s.in[!x], batch) >= 0 ||
+        strlen(s.in[0]) == MOT_MAX_RANK || strlen(s.in[1]) == MOT_MAX_RANK ||
+        t.rank == MOT_MAX_RANK)
+        return refuse(r, op);
+    MotValue in[2];
+    in[x] = refine(r, op->in[x], in_batch);
+    in[!x] = split(r, op->in[!x]);
+    insert_letter(s.in[x], in_batch, letter);
+    insert_letter(s.in[!x], 0, letter);
+    insert_letter(s.out, at, letter);
+    MotValue y = mot_spec_contract(&r->b, op, in[0], in[1], &s);
+    return mot_reshape(&r->b, y, t.rank, t.dims);
+}
+
+static MotValue meet_gather(Replicas *r, const MotOp *op)
+{
+    const MotAttr_gather *a = mot_attrs(op, gather);
+    int batch = batch_dim(r, op->in[1]);
+    if (a->axis != 0 || batch < 0)
+        return refuse(r, op);
+    MotValue index = bring_forward(r, refine(r, op->in[1], batch), batch);
+    return put_back(r, mot_gather_batched(&r->b, split(r, op->in[0]), index, 1), op->out[0]);
+}
+
+/* Normalised without parameters, which are applied after it. */
+static MotValue meet_layer_norm(Replicas *r, const MotOp *op)
+{
+    MotBuilder *b = &r->b;
+    MotType scale = type_of(r, op->in[1]);
+    int rank = type_of(r, op->out[0]).rank, batch = batch_dim(r, op->in[0]);
+    MotValue bias = op->n_in > 2 ? op->in[2] : 0;
+    MotValue ones = mot_broadcast(b, mot_scalar(b, scale.dtype, 1), scale.rank, scale.dims);
+    MotOpId norm = mot_build(b, op->kind, (MotValue[]){op->in[0], ones}, 2, mot_attrs(op, norm));
+    MotValue y = bring_forward(r, refine(r, mot_result(b, norm, 0), batch), batch);
+    y = mot_mul(b, y, align(r, split(r, op->in[1]), rank));
+    if (bias)
+        y = mot_add(b, y, align(r, split(r, bias), rank));
+    return put_back(r, y, op->out[0]);
+}
+
+static const Rule meetings[MOT_N_OPS] = {
+    [MOT_OP_CONTRACT] = meet_contract,
+    [MOT_OP_GATHER] = meet_gather,
+    [MOT_OP_LAYER_NORM] = meet_layer_norm,
+};
+
+/* Of an op that reads the batch and what differs by replica: its first result anew. */
+static MotValue meet(Replicas *r, const MotOp *op, const bool *is_used)
+{
+    Rule rule = is_pointwise(op) ? meet_pointwise : meetings[op->kind];
+    bool has_more = false;
+    for (uint32_t k = 1; k < op->n_out; k++)
+        has_more |= is_used[op->out[k]];
+    if (!rule || has_more || batch_dim(r, op->out[0]) < 0 ||
+        type_of(r, op->out[0]).rank == MOT_MAX_RANK)
+        return refuse(r, op);
+    r->b.origin = op->origin;
+    r->b.role = op->role;
+    return rule(r, op);
+}
+
+/* Whether the op's result differs by replica beside the batch: it follows from parameters alone. Fails where a sum over samples comes in. */
+static MotStatus mark_depends(Replicas *r, const MotOp *op, bool *is_behind, bool *out_meets)
+{
+    bool differs = false, behind = false;
+    *out_meets = has_batch(r, op->in, op->n_in);
+    for (uint32_t k = 0; k < op->n_in; k++) {
+        differs |= r->depends[op->in[k]];
+        behind |= is_behind[op->in[k]];
+    }
+    *out_meets &= differs;
+    for (uint32_t k = 0; k < op->n_out; k++) {
+        is_behind[op->out[k]] = behind || batch_dim(r, op->out[k]) >= 0;
+        r->depends[op->out[k]] |= differs && !behind;
+    }
+    if (differs && behind && !*out_meets)
+        refuse(r, op);
+    return r->ctx->status;
+}
+
+MotStatus mot_replicas_read(MotGraph *g, int64_t n_replicas, uint32_t n_body,
+                            const MotValue *params, const MotValue *by_replica, uint32_t n)
+{
+    Replicas r = {.ctx = g->ctx, .g = g, .b = mot_builder_make(g), .n = n_replicas};
+    MotVec(MotValue) old = {0}, new = {0};
+    MOT_TRY(set_units(&r, n_replicas));
+    know_values(&r);
+    bool *is_behind = mot_arena_array(&g->ctx->arena, bool, r.n_known),
+         *is_used = mot_arena_array(&g->ctx->arena, bool, r.n_known);
+    for (uint32_t i = 0; i < n; i++) {
+        r.depends[params[i]] = true;
+        r.done[params[i]] = by_replica[i];
+    }
+    for (uint32_t i = 0; i < n_body; i++) {
+        const MotOp *op = mot_graph_op(g, g->body.data[i]);
+        for (uint32_t k = 0; k < op->n_in; k++)
+            is_used[op->in[k]] = true;
+    }
+    for (uint32_t i = 0; i < n_body; i++) {
+        const MotOp op = *mot_graph_op(g, g->body.data[i]);
+        bool meets;
+        MOT_TRY(mark_depends(&r, &op, is_behind, &meets));
+        if (!meets)
+            continue;
+        mot_vec_push(&g->ctx->arena, &old, op.out[0]);
+        mot_vec_push(&g->ctx->arena, &new, meet(&r, &op, is_used));
+        MOT_TRY(g->ctx->status);
+    }
+    mot_graph_replace(g, old.data, new.data, old.n);
     return n_replicas == 1 ? set_units(&r, 0) : g->ctx->status;
 }

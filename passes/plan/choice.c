@@ -92,13 +92,16 @@ static bool is_param(const MotGraph *g, MotValue v)
 }
 
 /*
- * Whether the factor runs over the samples: the first dim of the result, if no parameter has it, but of a contraction the first dim of
- * what comes in. Packed projections have their parts before the samples (passes/graph/unpack.c).
+ * Whether the factor runs over the samples: the dim that has units, where the result has (DeMo); else its first dim, if no parameter has
+ * it, but of a contraction the first dim of what comes in. Packed projections have their parts before the samples (passes/graph/unpack.c).
  */
 static bool is_of_samples(const MotGraph *g, const MotOp *op, const MotFactors *factors,
                           const MotFactor *f)
 {
+    const MotValueInfo *result = &g->values.data[op->out[0]];
     bool is_in_param = false;
+    if (result->units)
+        return f->out_dim[0] == result->units_dim;
     for (uint32_t i = 0; i < op->n_in; i++) {
         if (!op->in[i])
             continue;

@@ -80,6 +80,18 @@ train delayed 3 "$demo,replicas=4,delay=1" -c "$work/slow.yaml" --fix '*=batch' 
 last_ms() { sed -n "3s/.*\"ranks\": \[[^}]*\"$2\": \([0-9.]*\).*/\1/p" "$work/$1/steps.jsonl" | head -1; }
 check "delayed messages travel beside the step" awk -v a="$(last_ms at_once comm_ms)" -v b="$(last_ms delayed comm_ms)" -v busy="$(last_ms delayed busy_ms)" \
     'BEGIN { exit !(a - b > busy / 2) }'
+# Each replica's own parameters cost no exchange.
+received() {
+    "$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=8 --loss cross_entropy:logits:labels --devices 4 \
+        --optimizer "$demo,replicas=4,$1" --fix '*=batch' --json -o "$work/plan" | sed 's/.*"devices"//; s/.*"received_bytes": \([0-9]*\).*/\1/'
+}
+train ahead 12 "$demo,replicas=4,delay=1,lookahead=1" --devices 4 --fix '*=batch' >/dev/null
+train late 12 "$demo,replicas=4,delay=1" --devices 1 >/dev/null
+train ahead1 12 "$demo,replicas=4,delay=1,lookahead=1" --devices 1 >/dev/null
+check "looking ahead computes the same on any devices" close_losses ahead ahead1
+differ() { [ "$(losses "$1" | wc -l)" = "$(losses "$2" | wc -l)" ] && ! close_losses "$1" "$2"; }
+check "and something else than not" differ late ahead1
+check "at no bytes more" awk -v a="$(received delay=1)" -v b="$(received delay=1,lookahead=1)" 'BEGIN { exit !(b < 1.05 * a) }'
 check "3 replicas of a batch of 8 are refused" refuses plan --optimizer "$demo,replicas=3"
 check "and told why" grep -q "can't be dealt out to 3 replicas" "$work/err"
 
