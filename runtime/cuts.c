@@ -10,8 +10,9 @@
 /* A layer: its weight when it was last looked at, and how much its columns have changed since the look before. */
 typedef struct {
     float *last;
-    double *change;    /* [columns of the whole weight] */
-    double **priority; /* [ranks][columns of the whole weight] */
+    double *change;     /* [columns of the whole weight] */
+    double **priority;  /* [ranks][columns of the whole weight] */
+    int64_t **computed; /* so; the step of the last look up to which the rank computed the column */
 } Layer;
 
 struct MotCutter {
@@ -31,7 +32,8 @@ struct MotCutter {
     int64_t effective; /* the step before which `pending` is carried out; -1: none */
     int64_t
         looked; /* the step before which the weights were last looked at; -1: when there was none yet */
-    int64_t *list; /* of one layer */
+    int64_t *list; /* of one layer, as */
+    double *owed;
 };
 
 static const MotProgram *program_of(const MotCutter *c)
@@ -160,14 +162,28 @@ static uint32_t index_of(const MotCutter *c, uint32_t l, uint32_t rank)
 }
 
 /* Columns that the rank has computed take what they changed. */
-static void renew_priorities(const MotCutter *c, uint32_t l, uint32_t rank)
+static void renew_priorities(const MotCutter *c, uint32_t l, uint32_t rank, int64_t step)
 {
     int64_t first = first_column(c, l, rank), n = c->columns[index_of(c, l, rank)];
     const int64_t *place = mot_session_places(c->session, l, rank);
     bool cuts = c->cut[index_of(c, l, rank)] > 0;
     for (int64_t k = 0; k < n; k++)
-        if (!cuts || place[k] >= 0)
+        if (!cuts || place[k] >= 0) {
             c->layer[l].priority[rank][first + k] = c->layer[l].change[first + k];
+            c->layer[l].computed[rank][first + k] = step;
+        }
+}
+
+/* The change that the rank's columns would have missed by the next look. */
+static const double *find_owed(const MotCutter *c, uint32_t l, uint32_t rank, int64_t step)
+{
+    const Layer *layer = &c->layer[l];
+    int64_t first = first_column(c, l, rank), n = c->columns[index_of(c, l, rank)];
+    for (int64_t k = 0; k < n; k++) {
+        int64_t missed = step - layer->computed[rank][first + k] + MOT_CUT_REFRESH;
+        c->owed[k] = layer->priority[rank][first + k] * (double)missed;
+    }
+    return c->owed;
 }
 
 static void cut_rank(MotCutter *c, uint32_t l, uint32_t rank, int64_t step, int64_t n_cut)
@@ -177,8 +193,8 @@ static void cut_rank(MotCutter *c, uint32_t l, uint32_t rank, int64_t step, int6
     int64_t n = c->columns[k] - n_cut;
     if (n <= 0)
         n = c->columns[k];
-    mot_cut_pick(&c->ctx->arena, c->pick, c->layer[l].priority[rank] + first_column(c, l, rank),
-                 c->columns[k], mot_hash(seed, sizeof seed), n, c->list);
+    mot_cut_pick(&c->ctx->arena, c->pick, find_owed(c, l, rank, step), c->columns[k],
+                 mot_hash(seed, sizeof seed), n, c->list);
     mot_session_cut(c->session, l, rank, c->list, n);
 }
 
@@ -247,7 +263,7 @@ static MotStatus cut_all(MotCutter *c, int64_t step, const int64_t *cut)
             MOT_TRY(look_at(c, l, step > c->looked ? step - c->looked : 1));
         for (uint32_t i = 0; i < c->n; i++) {
             if (c->pick != MOT_PICK_RANDOM)
-                renew_priorities(c, l, i);
+                renew_priorities(c, l, i, step);
             cut_rank(c, l, i, step, cut[index_of(c, l, i)]);
         }
     }
@@ -263,8 +279,10 @@ static MotStatus make_layer(MotCutter *c, uint32_t l)
     Layer *layer = &c->layer[l];
     int64_t n = whole_columns(c, l);
     layer->priority = mot_arena_array(arena, double *, c->n);
+    layer->computed = mot_arena_array(arena, int64_t *, c->n);
     for (uint32_t i = 0; i < c->n; i++) {
         layer->priority[i] = mot_arena_array(arena, double, n);
+        layer->computed[i] = mot_arena_array(arena, int64_t, n);
         for (int64_t k = 0; k < n; k++)
             layer->priority[i][k] = 1;
     }
@@ -306,6 +324,7 @@ MotStatus mot_cutter_make(MotCtx *ctx, MotSession *session, const MotCutPolicy *
         most = whole_columns(c, l) > most ? whole_columns(c, l) : most;
     }
     c->list = mot_arena_array(arena, int64_t, most);
+    c->owed = mot_arena_array(arena, double, most);
     *out_cutter = c;
     return MOT_OK;
 }
