@@ -125,6 +125,16 @@ static uint32_t total_retired(const MotSession *s)
     return n;
 }
 
+/* Since `before`, which becomes now. A look counts for so long at most: when the whole job was stopped for an hour and goes on, nobody hangs. */
+static double look_seconds(int64_t *before)
+{
+    static const double longest_look = 0.1;
+    int64_t now = mot_now_ns();
+    double look = (double)(now - *before) * 1e-9;
+    *before = now;
+    return look < longest_look ? look : longest_look;
+}
+
 /* Notes who has died; whether all others have finished or wait. */
 static bool is_at_rest(MotSession *s)
 {
@@ -145,16 +155,17 @@ static void settle(MotSession *s)
 {
     enum { LOOK_NS = 1000000, LOOKS = 2 };
     uint32_t retired = total_retired(s);
-    int64_t since = mot_now_ns();
+    int64_t before = mot_now_ns();
+    double idle_seconds = 0;
     for (int looks = 0; looks < LOOKS;) {
         looks = is_at_rest(s) && total_retired(s) == retired ? looks + 1 : 0;
         mot_sleep_until_ns(mot_now_ns() + LOOK_NS);
+        idle_seconds += look_seconds(&before);
         if (total_retired(s) != retired) {
             retired = total_retired(s);
-            since = mot_now_ns();
+            idle_seconds = 0;
         }
-        if (s->opts.hang_seconds > 0 &&
-            (double)(mot_now_ns() - since) * 1e-9 > s->opts.hang_seconds)
+        if (s->opts.hang_seconds > 0 && idle_seconds > s->opts.hang_seconds)
             break;
     }
     for (uint32_t i = 0; i < s->shared->n_ranks; i++)
@@ -296,13 +307,9 @@ static MotStatus report_hang(MotSession *s)
     return s->ctx->status;
 }
 
-/*
- * A rank hangs if none has retired an instruction while the host looked for hang_seconds. A look counts for LONGEST_LOOK at most: when
- * the whole job was stopped for an hour and goes on, nobody hangs.
- */
+/* A rank hangs if none has retired an instruction while the host looked for hang_seconds. */
 MotStatus mot_watch_wait(MotSession *s)
 {
-    static const double longest_look = 0.1;
     if (s->is_halted)
         return mot_fail(s->ctx, MOT_ERR_RANK, MOT_NOWHERE, "the ranks have been stopped");
     uint32_t retired = total_retired(s);
@@ -317,10 +324,7 @@ MotStatus mot_watch_wait(MotSession *s)
         }
         mot_gate_pause(gate, count);
         MOT_TRY(check_ranks(s));
-        int64_t now = mot_now_ns();
-        double look = (double)(now - before) * 1e-9;
-        idle_seconds += look < longest_look ? look : longest_look;
-        before = now;
+        idle_seconds += look_seconds(&before);
         if (total_retired(s) != retired) {
             retired = total_retired(s);
             idle_seconds = 0;

@@ -28,6 +28,7 @@ typedef struct {
     const char *motley;
     char work[64];
     uint64_t seed, random;
+    double patience; /* seconds after which a rank hangs; for those who look for that */
     uint32_t n_runs, n_kills, n_changes;   /* of ranks; of members */
     uint32_t n_checks, n_failures, n_ends; /* n_ends: trainings that came through */
 } Test;
