@@ -38,13 +38,31 @@ static const MotOption train_options[] = {
     {"--cast", NULL, "float64 arrays may become float32"},
     {NULL, NULL, NULL}};
 
-/* A resize that a device has no memory for would end the run when its step comes. */
-static MotStatus check_memory(MotTrainer *t, const char *text, const MotResize *r)
+/*
+ * A resize that a device has no memory for would end the run when its step comes. Each is tried on top of those before it, in the order in which they
+ * are carried out: those of other axes stay.
+ */
+static MotStatus check_memory(MotTrainer *t, const char *const *texts)
 {
-    MotStatus status = mot_session_check_shares(t->job->session, r->stage, r->axis, r->shares.data);
-    if (status != MOT_OK)
-        mot_note(t->ctx, "for --resize %s", text);
-    return status;
+    MotArena *arena = &t->ctx->arena;
+    MotReshare *changes = mot_arena_array(arena, MotReshare, t->n_resizes);
+    uint32_t *order = mot_arena_array(arena, uint32_t, t->n_resizes);
+    for (uint32_t i = 0; i < t->n_resizes; i++) {
+        uint32_t k = i;
+        for (; k > 0 && t->resizes[order[k - 1]].step > t->resizes[i].step; k--)
+            order[k] = order[k - 1];
+        order[k] = i;
+    }
+    for (uint32_t i = 0; i < t->n_resizes; i++) {
+        const MotResize *r = &t->resizes[order[i]];
+        changes[i] = (MotReshare){r->stage, r->axis, r->shares.data};
+        MotStatus status = mot_session_check_shares(t->job->session, changes, i + 1);
+        if (status != MOT_OK) {
+            mot_note(t->ctx, "for --resize %s", texts[order[i]]);
+            return status;
+        }
+    }
+    return MOT_OK;
 }
 
 static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
@@ -66,11 +84,10 @@ static MotStatus read_resizes(MotCtx *ctx, const MotArgs *args, MotTrainer *t)
         MOT_TRY(mot_shares_find_axis(ctx, t->job->plan, &t->resizes[i].shares,
                                      mot_arena_printf(&ctx->arena, "--resize %s", texts[i]),
                                      &t->resizes[i].stage, &t->resizes[i].axis));
-        MOT_TRY(check_memory(t, texts[i], &t->resizes[i]));
         t->resizes[i].devices = t->job->plan->stages.data[t->resizes[i].stage].mesh.devices;
     }
     t->n_resizes = n;
-    return MOT_OK;
+    return check_memory(t, texts);
 }
 
 /* Whether another one gives the axis its shares after `r`, before the run's first step. */

@@ -572,7 +572,7 @@ static MotStatus take_axis(MotCtx *ctx, MotSession *session, uint32_t stage, uin
         return mot_fail(ctx, MOT_ERR_DATA, (MotLoc){path, NULL}, "has no sound shares");
     if (memcmp(share, now->share, now->n * sizeof *share) == 0)
         return MOT_OK;
-    MOT_TRY(mot_session_check_shares(session, stage, axis, share));
+    MOT_TRY(mot_session_check_shares(session, &(MotReshare){stage, axis, share}, 1));
     return mot_session_reshare(session, stage, axis, share, &moved);
 }
 

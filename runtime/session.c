@@ -629,19 +629,30 @@ static MotStatus try_binding(MotCtx *ctx, void *self)
     return check_memory(ctx, s, bindings);
 }
 
-MotStatus mot_session_check_shares(MotSession *s, uint32_t stage, uint32_t axis,
-                                   const int64_t *share)
+static MotMeshAxis *axis_of(const MotSession *s, const MotReshare *change)
 {
-    MotMeshAxis *tried = &s->pipeline->stages.data[stage]->mesh.axis[axis];
-    int64_t now[MOT_MAX_RANKS];
-    size_t bytes = tried->n * sizeof *share;
+    return &s->pipeline->stages.data[change->stage]->mesh.axis[change->axis];
+}
+
+MotStatus mot_session_check_shares(MotSession *s, const MotReshare *changes, uint32_t n)
+{
     MotCtx ctx;
+    MotArenaMark mark = mot_arena_mark(&s->ctx->arena);
+    int64_t **before = mot_arena_array(&s->ctx->arena, int64_t *, n);
+    for (uint32_t i = 0; i < n; i++) {
+        MotMeshAxis *axis = axis_of(s, &changes[i]);
+        size_t bytes = axis->n * sizeof *axis->share;
+        before[i] = mot_arena_copy(&s->ctx->arena, axis->share, bytes);
+        memcpy(axis->share, changes[i].share, bytes);
+    }
     mot_ctx_init(&ctx);
     mot_ctx_inherit(&ctx, s->ctx);
-    memcpy(now, tried->share, bytes);
-    memcpy(tried->share, share, bytes);
     MotStatus status = mot_ctx_run(&ctx, try_binding, s);
-    memcpy(tried->share, now, bytes);
+    for (uint32_t i = n; i-- > 0;) {
+        MotMeshAxis *axis = axis_of(s, &changes[i]);
+        memcpy(axis->share, before[i], axis->n * sizeof *axis->share);
+    }
+    mot_arena_rewind(&s->ctx->arena, mark);
     if (status != MOT_OK)
         mot_fail(s->ctx, status, MOT_NOWHERE, "%s", mot_text_get(&ctx.error));
     mot_ctx_deinit(&ctx);
@@ -650,7 +661,7 @@ MotStatus mot_session_check_shares(MotSession *s, uint32_t stage, uint32_t axis,
 
 bool mot_session_fits(MotSession *s, uint32_t stage, uint32_t axis, const int64_t *share)
 {
-    bool fits = mot_session_check_shares(s, stage, axis, share) == MOT_OK;
+    bool fits = mot_session_check_shares(s, &(MotReshare){stage, axis, share}, 1) == MOT_OK;
     mot_error_clear(s->ctx);
     return fits;
 }

@@ -77,9 +77,15 @@ bool mot_session_is_lost(const MotSession *session, uint32_t rank);
  */
 MOT_CHECKED MotStatus mot_session_take(MotSession *session, MotSession *from);
 
-/* Whether every device has the memory that it would need under these shares: MOT_ERR_INFEASIBLE, with the one that has not. */
-MOT_CHECKED MotStatus mot_session_check_shares(MotSession *session, uint32_t stage, uint32_t axis,
-                                               const int64_t *share);
+/* Other shares of an axis. */
+typedef struct MotReshare {
+    uint32_t stage, axis;
+    const int64_t *share;
+} MotReshare;
+
+/* Whether every device has the memory that it would need after all these changes, in their order: MOT_ERR_INFEASIBLE, with the one that has not. */
+MOT_CHECKED MotStatus mot_session_check_shares(MotSession *session, const MotReshare *changes,
+                                               uint32_t n);
 bool mot_session_fits(MotSession *session, uint32_t stage, uint32_t axis, const int64_t *share);
 
 /*

@@ -150,6 +150,14 @@ check "a plan of two axes trains alike, and is resized by axis" close a f
 train g "$work/axes.plan" --resize 2:e=0/1 --resume >/dev/null 2>&1
 check "resumed, each axis has the shares that it had" [ "$(losses f)" = "$(losses g)" ]
 check "shares that could be any axis's are refused" refused 2 'stage 0 has the axis "e" over 2 devices' train d "$work/axes.plan" --shares 1/1
+# Resizes of two axes that fit one by one, and not together, in whichever order they are given.
+awk 'BEGIN { while (c++ < 20) printf "f%d,", c; print "class"; while (r++ < 9500) { for (c = 0; c < 20; c++) printf "%d,", r * c % 7; print r % 10 } }' >"$work/rows.csv"
+sed 's/slow=1.0}/slow=1.0, memory=3800000.0}/; s/\[16x/[8192x/g; s/\[16\]/[8192]/g; s/batch=16/batch=8192/; s/"ref"/"cpu"/; s/share=\[[^]]*\]/share=[1, 1]/' \
+    $axes >"$work/tight.plan"
+tight=(train "$work/tight.plan" --data "csv:$work/rows.csv,label=class" --steps 3 -q --out "$work/tight")
+check "what does not fit is refused: features" refused 4 'for --resize 2:features=1/0' "$MOTLEY" "${tight[@]}" --resize 2:features=1/0 --resize 1:rows=1/0
+check "rows" refused 4 'for --resize 2:rows=1/0' "$MOTLEY" "${tight[@]}" --resize 2:rows=1/0 --resize 1:features=1/0
+check "one after the other fits" refused 0 '' "$MOTLEY" "${tight[@]}" --resize 2:rows=1/1 --resize 2:features=1/0 --resize 1:rows=1/0
 check "so are such resizes" refused 2 'has several axes' train d "$work/axes.plan" --resize 1:1/2
 
 finish
