@@ -55,6 +55,7 @@ struct MotRebalance {
     double dealt[MOT_BALANCE_RANKS]; /* the work that they give */
     double known[MOT_BALANCE_RANKS]; /* the last unit, NaN: none */
     int64_t known_at[MOT_BALANCE_RANKS];
+    uint32_t n_tries[MOT_BALANCE_RANKS]; /* shares after none, in a row, that were taken back */
     Trial trial;
     uint32_t n_moves;                     /* for this change */
     int64_t moved_at;                     /* step of the last decision to move; -1: none */
@@ -130,7 +131,8 @@ static void find_speeds(const MotRebalance *b, uint32_t window, int64_t step, Sp
     double others = median(units, n);
     for (uint32_t i = 0; i < b->n; i++)
         if (isnan(out_speed[i].unit))
-            out_speed[i].unit = age_unit(b->known[i], step - b->known_at[i], others);
+            out_speed[i].unit =
+                age_unit(b->known[i], (step - b->known_at[i]) >> b->n_tries[i], others);
 }
 
 static double rank_seconds(const Speed *speed, double work)
@@ -431,6 +433,15 @@ static double find_drift(const MotRebalance *b, const Speed *speed)
     return predict_shares(b, speed, b->trial.share) / b->trial.model;
 }
 
+/* Who got a share after it had none: if that was no good, it is tried again after twice the time. */
+static void count_tries(MotRebalance *b, bool is_good)
+{
+    enum { MOST_TRIES = 30 };
+    for (uint32_t i = 0; i < b->n; i++)
+        if (b->trial.share[i] == 0 && b->share[i] > 0)
+            b->n_tries[i] = is_good ? 0 : b->n_tries[i] + (b->n_tries[i] < MOST_TRIES);
+}
+
 /*
  * The step after the move against that before. A speed that changed meanwhile makes it no one's fault; that of a rank which has no work, or had
  * none, was not measured on both sides, and counts as what was assumed.
@@ -457,6 +468,7 @@ static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
         b->paused = times->step + PAUSE;
         return;
     }
+    count_tries(b, is_good);
     if (is_good || b->trial.model <= 0)
         return;
     out->kind = MOT_BALANCE_UNDO;

@@ -10,7 +10,7 @@
  *
  * Hysteresis: nothing moves while a speed is still changing; at most two moves for one change of speeds; a speed that comes back soon after a move oscillates, and then the next move has to wait; a
  * move that saved less than half of what was predicted is undone, after as many steps as it takes to tell that from noise. A rank without a share has no speed: its last one ages towards the others' median, so
- * that it is tried again in the end; one that never had a share gets none.
+ * that it is tried again in the end, and if that is undone after twice the time; one that never had a share gets none.
  *
  * Everything follows from the measurements given, in their order: no clock, no chance. Time: medians of 40 values a rank a step; integer shares are searched for only
  * when a rank is behind.

@@ -567,6 +567,32 @@ static void a_rank_without_a_share(void **state)
     assert_true(o.share[1] > 0);
 }
 
+static double slow_for_ever(int64_t step, uint32_t rank)
+{
+    return rank == 1 && step >= 50 ? 4 : 1;
+}
+
+/* It stays slow: tries get rarer. (Each comes later than the speed alone would have it, as the speed has to be a new one, too.) */
+static void tries_get_rarer(void **state)
+{
+    Series s = {{1, {4}, 0, false}, slow_for_ever, NULL, NULL, 2000, {1, 1, 1, 1}, 0.01, 0};
+    Outcome o = run(*state, &s);
+    int64_t tried = 0, wait = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < o.n; i++) {
+        if (o.decision[i].kind != MOT_BALANCE_MOVE || o.decision[i].share[1] == 0)
+            continue;
+        if (n >= 2)
+            assert_true(o.step[i] - tried > 5 * wait / 4);
+        wait = o.step[i] - tried;
+        tried = o.step[i];
+        n++;
+    }
+    assert_in_range(n, 3, 4);
+    assert_int_equal(o.n_undone, n);
+    assert_int_equal(o.share[1], 0);
+}
+
 /* Same measurements, same decisions. */
 static void is_deterministic(void **state)
 {
@@ -658,6 +684,7 @@ int main(void)
         TEST(launches_stay_without_a_share),
         TEST(says_when_shares_cannot_follow),
         TEST(a_rank_without_a_share),
+        TEST(tries_get_rarer),
         TEST(is_deterministic),
         TEST(work_follows_the_plan),
         TEST(another_plan_where_shares_cannot_follow),
