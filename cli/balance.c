@@ -177,9 +177,9 @@ void mot_balance_after(MotTrainer *t, int64_t step, FILE *log)
     MotDecision d;
     mot_cutting_after(t, step, log);
     mot_balancer_after(&t->balancer, step, t->steps, &d);
-    if (d.kind == MOT_BALANCE_KEEP)
-        return;
-    log_decision(t, step, &d, log);
-    mot_balance_tell(t, step, decision_text(t, step, &d));
+    if (d.kind != MOT_BALANCE_KEEP) {
+        log_decision(t, step, &d, log);
+        mot_balance_tell(t, step, decision_text(t, step, &d));
+    }
     mot_replanning_after(t, step, &d);
 }

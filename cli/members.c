@@ -5,6 +5,7 @@
 #include "cli/members.h"
 
 #include "cli/log.h"
+#include "cli/replanning.h"
 #include "frontend/cluster_file.h"
 #include "job/switch.h"
 #include "support/json.h"
@@ -74,6 +75,7 @@ static MotStatus announce(MotTrainer *t, const char *action, const char *device,
     double ms = (double)(mot_now_ns() - began_ns) * 1e-6;
     MotJsonWriter w;
     MOT_TRY(mot_trainer_renew(t));
+    mot_replanning_ask(t);
     mot_json_begin(&w, &t->ctx->arena);
     mot_json_open(&w, NULL, '{');
     mot_json_put_string(&w, "event", "members");

@@ -11,7 +11,13 @@
 
 void mot_replanning_begin(MotTrainer *t, MotRebalance *rebalance)
 {
-    t->replanning = (MotReplanning){.rebalance = rebalance, .effective = -1};
+    t->replanning = (MotReplanning){.rebalance = rebalance, .effective = -1, .ask_at = -1};
+}
+
+void mot_replanning_ask(MotTrainer *t)
+{
+    enum { MEASURED = 10 };
+    t->replanning.ask_at = t->step + MEASURED - 1;
 }
 
 static MotStatus find_plan(MotCtx *ctx, const MotJob *job, const double *unit, MotReplan *out)
@@ -51,7 +57,8 @@ void mot_replanning_after(MotTrainer *t, int64_t step, const MotDecision *d)
 {
     MotReplanning *r = &t->replanning;
     MotReplan found;
-    bool is_done = d->kind == MOT_BALANCE_STUCK || d->kind == MOT_BALANCE_MEASURED;
+    bool is_done = d->kind == MOT_BALANCE_STUCK || d->kind == MOT_BALANCE_MEASURED ||
+                   (d->kind == MOT_BALANCE_KEEP && step == r->ask_at);
     if (!r->rebalance || !is_done || step + MOT_BALANCE_DELAY >= t->steps)
         return;
     double before = mot_rebalance_speeds(r->rebalance, r->unit);

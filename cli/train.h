@@ -27,7 +27,8 @@ typedef struct MotReplanning {
     MotRebalance *rebalance;        /* the policy at work; NULL: there is never another plan */
     double unit[MOT_BALANCE_RANKS]; /* the speeds that the plan is for */
     int64_t effective;              /* the step before which it comes; -1: there is none */
-    double before, predicted;       /* seconds a step, and what it saves of them */
+    int64_t ask_at;           /* the step after which the planner is asked in any case; -1: none */
+    double before, predicted; /* seconds a step, and what it saves of them */
 } MotReplanning;
 
 typedef struct MotTrainer {
@@ -37,7 +38,7 @@ typedef struct MotTrainer {
     int64_t steps, validate_every, save_every, first_step;
     uint64_t seed;
     const char *out, *lock_path, *log, *data_text;
-    MotFileLock *lock; /* on the folder */
+    MotFileLock *lock;   /* on the folder */
     uint32_t n_vanished; /* steps in a row after which `out` was gone and could not be made again */
     const char *structure; /* of the model, for checkpoints */
     MotResize *resizes;

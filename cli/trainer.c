@@ -196,7 +196,8 @@ MotStatus mot_trainer_save(MotTrainer *t)
                               .structure = t->structure,
                               .n_dims = t->job->n_dims,
                               .loss = mot_args_get(t->job->args, "--loss", NULL),
-                              .optimizer = mot_args_get(t->job->args, "--optimizer", MOT_JOB_OPTIMIZER),
+                              .optimizer =
+                                  mot_args_get(t->job->args, "--optimizer", MOT_JOB_OPTIMIZER),
                               .data = t->data_text};
     MotCheckpointDim *dims = mot_arena_array(&t->ctx->arena, MotCheckpointDim, info.n_dims);
     for (uint32_t i = 0; i < info.n_dims; i++)

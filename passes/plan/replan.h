@@ -16,8 +16,8 @@ typedef struct MotReplan {
 
 /*
  * `unit`: seconds that each rank of the plan takes for all of its split work; NaN: not known, as the cluster says. A new plan saves at least 8 % of a
- * step by the cost model. It refers to the same cluster; its predictions are those for the measured speeds. For plans of one stage and axis over all devices of
- * their cluster, others are kept. What the planner can't plan, such as for lack of memory, is no failure: there is no new plan then. Time: a run of the planner.
+ * step by the cost model. It is for the same devices of the same cluster; its predictions are those for the measured speeds. For plans of one stage and axis,
+ * others are kept. What the planner can't plan, such as for lack of memory, is no failure: there is no new plan then. Time: a run of the planner.
  */
 MOT_CHECKED MotStatus mot_replan(MotCtx *ctx, const MotPlan *plan, const double *unit,
                                  const MotPlanOpts *opts, MotReplan *out);

@@ -86,6 +86,28 @@ refuse 4 'its memory is' join "$work/refused" --device '{name: d, memory: 1MiB}'
 check "what was refused is forgotten" "$MOTLEY" join "$work/refused" --device d >/dev/null
 end
 
+# With --balance auto the planner is asked for the devices that are there then; one that was refused before is none of them. Four samples are two for one of
+# three devices, so that another plan is worth it. The clock is modelled: what is measured does not depend on this machine.
+for name in a b c d; do echo "  - {name: $name, gflops: 20, functions: 4G, bandwidth: 400GB, launch: 20ns}"; done |
+    sed '1i clock: modelled\nlinks: [{between: all, latency: 1us, bandwidth: 80GB}]\ndevices:' >"$work/modelled.yaml"
+auto=(train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=4 --data "text:$work/text" --loss cross_entropy:logits:labels
+    --optimizer adamw:lr=0.003 -c "$work/modelled.yaml" -q)
+losses() { sed -n 's/^{"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$work/$1/steps.jsonl" | head -40; }
+event() { sed -n "s/^{\"event\": \"[a-z]*\", \"step\": \([0-9]*\), \"action\": \"$1\".*/\1/p" "$work/auto/steps.jsonl"; }
+"$MOTLEY" "${auto[@]}" --steps 40 --out "$work/calm"
+"$MOTLEY" "${auto[@]}" --steps 1000000 --out "$work/auto" --balance auto >"$work/out" 2>&1 &
+pid=$!
+for _ in $(seq 600); do grep -q '"step": 3,' "$work/auto/steps.jsonl" 2>/dev/null && break; sleep 0.1; done
+refuse 4 '"a" has cpu and "x" has ref' join "$work/auto" --device '{name: x, backend: ref}'
+check "b leaves" "$MOTLEY" leave "$work/auto" b >/dev/null
+for _ in $(seq 600); do grep -q '"replanned"' "$work/auto/steps.jsonl" && break; sleep 0.1; done
+check "another plan comes 11 steps later: $(event leave), $(event replanned)" [ "$(event replanned)" = $(($(event leave) + 11)) ]
+check "b comes back to that" "$MOTLEY" join "$work/auto" --device b >/dev/null
+for _ in $(seq 600); do grep -q '"step": 40, "loss"' "$work/auto/steps.jsonl" && break; sleep 0.1; done
+end
+check "losses are those of the undisturbed run" awk 'NR == 1 { first = $2 } { d = $2 - $4; if (d < 0) d = -d; if (d > 1e-3 * first) bad = 1 }
+    END { exit bad || NR != 40 }' <(paste <(losses calm) <(losses auto))
+
 # A training of a plan from a file takes new devices as any does.
 "$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=48 --loss cross_entropy:logits:labels --optimizer adamw:lr=0.003 \
     -c "$work/cluster.yaml" -o "$work/a_b.plan" >/dev/null

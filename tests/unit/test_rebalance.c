@@ -660,6 +660,22 @@ static void another_plan_where_shares_cannot_follow(void **state)
     assert_true(found.then < 0.75 * found.now && found.then > 3.9 / 7 * found.now);
     assert_int_equal(mot_plan_verify(found.plan), MOT_OK);
     assert_ptr_equal(found.plan->cluster, plan->cluster);
+    MotMesh *mesh =
+        &plan->stages.data[0].mesh; /* one of the cluster's devices is no member any more */
+    mesh->n_devices = mesh->axis[0].n = 3;
+    mesh->devices[1] = 3;
+    const double member_unit[] = {work.alone[0], work.alone[0], work.alone[2]};
+    assert_int_equal(mot_replan(ctx, plan, member_unit, &free, &found), MOT_OK);
+    assert_non_null(found.plan);
+    const MotMesh *other = &found.plan->stages.data[0].mesh;
+    assert_int_equal(other->n_devices, 3);
+    assert_memory_equal(other->devices, mesh->devices, 3 * sizeof *mesh->devices);
+    assert_true(found.then < 0.8 * found.now && found.then > 0.6 * found.now);
+    assert_true(found.plan->devices[1].memory == 0 && found.plan->devices[3].memory > 0);
+    assert_int_equal(mot_plan_verify(found.plan), MOT_OK);
+    mesh->n_devices = mesh->axis[0].n = 4;
+    mesh->devices[1] = 1;
+    mesh->devices[3] = 3;
     unit[2] = NAN; /* as the cluster says */
     assert_int_equal(mot_replan(ctx, plan, unit, &rows, &found), MOT_OK);
     assert_null(found.plan);
