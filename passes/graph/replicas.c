@@ -505,6 +505,15 @@ static MotValue meet_gather(Replicas *r, const MotOp *op)
     return put_back(r, mot_gather_batched(&r->b, split(r, op->in[0]), index, 1), op->out[0]);
 }
 
+static MotValue make_ones(Replicas *r, const MotType *type)
+{
+    int64_t n = mot_type_elements(type);
+    MotTensor ones = {*type, mot_arena_alloc(&r->ctx->arena, (size_t)mot_type_bytes(type))};
+    for (int64_t i = 0; i < n; i++)
+        mot_tensor_set(&ones, i, 1);
+    return mot_constant(&r->b, ones);
+}
+
 /* Normalised without parameters, which are applied after it. */
 static MotValue meet_layer_norm(Replicas *r, const MotOp *op)
 {
@@ -512,7 +521,7 @@ static MotValue meet_layer_norm(Replicas *r, const MotOp *op)
     MotType scale = type_of(r, op->in[1]);
     int rank = type_of(r, op->out[0]).rank, batch = batch_dim(r, op->in[0]);
     MotValue bias = op->n_in > 2 ? op->in[2] : 0;
-    MotValue ones = mot_broadcast(b, mot_scalar(b, scale.dtype, 1), scale.rank, scale.dims);
+    MotValue ones = make_ones(r, &scale);
     MotOpId norm = mot_build(b, op->kind, (MotValue[]){op->in[0], ones}, 2, mot_attrs(op, norm));
     MotValue y = bring_forward(r, refine(r, mot_result(b, norm, 0), batch), batch);
     y = mot_mul(b, y, align(r, split(r, op->in[1]), rank));

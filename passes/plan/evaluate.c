@@ -14,7 +14,7 @@ typedef struct {
     uint32_t next;  /* the value's next form */
     uint32_t owner; /* the form whose memory it shares */
     bool is_inner;  /* never in memory */
-    double at;      /* when it is there, in seconds from the beginning of the step */
+    double at;      /* when it is there, in seconds of kernels from the beginning of the step */
 } Form;
 
 /* A collective that is made with others, some time between `ready` and `needed`. */
@@ -35,8 +35,10 @@ typedef struct {
     MotVec(Gathered) gathered;
     uint32_t *first_form; /* [values]: what the defining op left */
     uint32_t position, n_positions;
-    double now;     /* seconds from the beginning of the step, gathered collectives left out */
-    double *change; /* [n_positions + 1][n] bytes */
+    double now; /* seconds of kernels and copies since the beginning of the step */
+    double
+        waited; /* seconds of collectives beside which there is no kernel, nor another one on the same links */
+    double *change;                                 /* [n_positions + 1][n] bytes */
     double *received, *copying, *busy, *persistent; /* [n] */
 } Walk;
 
@@ -117,7 +119,8 @@ static uint32_t take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need
     *(c.is_local ? &w->out->op_seconds[user] : &w->out->op_collective[user]) += c.seconds;
     w->out->op_bytes[user] += c.bytes;
     bool travels = t.is_gathered && !c.is_local;
-    w->now += travels ? 0 : c.seconds;
+    if (!travels)
+        *(c.is_local ? &w->now : &w->waited) += c.seconds;
     uint32_t made = add_form(w, v, need);
     const Form *from = &w->forms.data[left];
     if (travels)
@@ -346,7 +349,7 @@ void mot_plan_evaluate(const MotPlan *plan, MotCost *cost, const MotFactors *fac
         collectives += out_cost->op_collective[id];
         out_cost->serial += out_cost->op_seconds[id] + out_cost->op_collective[id];
     }
-    out_cost->step = cost->overlaps ? w.now + find_stall(&w) : out_cost->serial;
+    out_cost->step = cost->overlaps ? w.now + w.waited + find_stall(&w) : out_cost->serial;
     for (uint32_t i = 0; i < n; i++) {
         out_cost->devices[i].busy = w.busy[i] + w.copying[i];
         out_cost->devices[i].communication = collectives;
