@@ -261,8 +261,8 @@ int64_t mot_program_part_offset(const MotProgram *program, const MotBinding *bin
 bool mot_section_is_repeated(MotSection section);
 /* Whether the instruction has a part in this micro-batch. */
 bool mot_instr_is_due(const MotInstr *ins, uint32_t micro);
-/* Evaluates a dim of a cut. */
-void mot_program_bind_cut(const MotProgram *program, MotBinding *binding, uint32_t dim);
+/* Evaluates dim i, which is one of a cut. */
+void mot_program_bind_cut(const MotProgram *program, MotBinding *binding, uint32_t i);
 /* Whether the binding's rank never runs the launch: it is for ranks that cut a layer, or for those that don't. */
 bool mot_instr_is_idle(const MotProgram *program, const MotBinding *binding, const MotInstr *ins);
 /*

@@ -218,7 +218,7 @@ static MotStatus run(const Measure *m, MotSession *session, Times *out)
         MOT_TRY(mot_session_run(session, MOT_SECTION_STEP));
         if (i < WARMUP)
             continue;
-        double *row = &sample[runs++ * width];
+        double *row = &sample[(size_t)runs++ * width];
         for (uint32_t k = 0; k < n; k++) {
             const MotRankState *rank = mot_session_rank(session, k);
             row[k] = (double)rank->busy_ns * 1e-9;

@@ -193,6 +193,7 @@ static inline void choose_stages(MotPlan *plan, unsigned *seed)
         n += is_forward_op(mot_graph_op(g, g->body.data[i]));
     for (uint32_t s = 1; s < plan->stages.n; s++) {
         int width = (int)(n / plan->stages.n);
+        MOT_ASSERT(width > 0);
         cut[s] = n * s / plan->stages.n + (uint32_t)(rand_r(seed) % width) - (uint32_t)width / 2;
     }
     for (int round = 0; round < 3; round++, at = 0) /* forward ops, parameters, the others */

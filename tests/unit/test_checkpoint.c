@@ -107,9 +107,8 @@ static void check_sound(Fixture *f, int step)
 static void overwrite(const char *path, const void *bytes, size_t n)
 {
     FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, n, file), n);
-    fclose(file);
+    bool is_written = file && fwrite(bytes, 1, n, file) == n;
+    assert_true(file && fclose(file) == 0 && is_written);
 }
 
 static void any_damage_is_refused(void **state)

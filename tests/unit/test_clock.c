@@ -122,7 +122,7 @@ static void the_host_is_never_ahead_of_the_device(void **state)
     mot_clock_catch_up(&clock, 0);
     int64_t device = mot_clock_now(&clock) - start, host = mot_now_ns() - start;
     assert_true(host >= device);
-    assert_true(device >= 4 * 6000000 && device <= 4 * cpu);
+    assert_true(device >= INT64_C(4) * 6000000 && device <= 4 * cpu);
 }
 
 int main(void)

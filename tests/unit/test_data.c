@@ -227,7 +227,7 @@ static void write_images(MotCtx *ctx, int n_labels)
             images[16 + r * PIXELS + p] = (unsigned char)(r + p);
     }
     write_bytes(ctx, "images", images, sizeof images);
-    write_bytes(ctx, "labels", names, (size_t)(8 + n_labels));
+    write_bytes(ctx, "labels", names, 8 + (size_t)n_labels);
 }
 
 static void bytes_of_images_are_divided_by_255(void **state)
@@ -236,13 +236,13 @@ static void bytes_of_images_are_divided_by_255(void **state)
     write_images(ctx, ROWS);
     MotData *data = open_samples(ctx, MOT_I64, ROWS);
     assert_non_null(data);
-    float x[BATCH * PIXELS];
+    float x[BATCH][PIXELS];
     int64_t y[BATCH];
     mot_data_validation_batch(data, 0, (void *[]){x, y});
     for (int i = 0; i < BATCH; i++) {
         assert_int_equal(y[i], ROWS - 4 + i); /* the last tenth, rounded down */
         for (int p = 0; p < PIXELS; p++)
-            assert_true(x[i * PIXELS + p] == (float)((double)(ROWS - 4 + i + p) / 255));
+            assert_true(x[i][p] == (float)((double)(ROWS - 4 + i + p) / 255));
     }
     assert_int_equal(mot_data_validation_batches(data), 1);
 }
@@ -254,13 +254,13 @@ static void an_epoch_takes_every_training_sample_once(void **state)
     MotData *data = open_samples(ctx, MOT_I64, ROWS);
     assert_non_null(data);
     assert_int_equal(mot_data_steps_per_epoch(data), 41 / BATCH);
-    float x[BATCH * PIXELS];
+    float x[BATCH][PIXELS];
     int64_t y[BATCH], order[2][40];
     for (int64_t step = 0; step < 20; step++) {
         mot_data_batch(data, step, (void *[]){x, y});
         for (int i = 0; i < BATCH; i++) {
             order[step / 10][step % 10 * BATCH + i] = y[i];
-            assert_true(x[i * PIXELS] == (float)((double)y[i] / 255));
+            assert_true(x[i][0] == (float)((double)y[i] / 255));
         }
     }
     int seen[2][ROWS] = {{0}};
@@ -294,13 +294,15 @@ static void labels_are_held_against_the_classes(void **state)
 static MotStatus read_npy(MotCtx *ctx, const char *header, const char *data, size_t n,
                           MotTensor *out)
 {
-    char file[512] = "\x93NUMPY\x01";
-    size_t head = strlen(header);
-    file[8] = (char)head;
-    memcpy(file + 10, header, head);
-    memcpy(file + 10 + head, data, n);
+    char start[10] = "\x93NUMPY\x01";
+    start[8] = (char)strlen(header);
+    MotText file;
+    mot_text_init(&file, &ctx->arena);
+    mot_text_add(&file, start, sizeof start);
+    mot_text_puts(&file, header);
+    mot_text_add(&file, data, n);
     mot_error_clear(ctx);
-    return mot_npy_read(ctx, write_bytes(ctx, "x.npy", file, 10 + head + n), out);
+    return mot_npy_read(ctx, write_bytes(ctx, "x.npy", file.data, file.n), out);
 }
 
 /* Names hold '=': of fields "a" and "a=b" the longest that fits is meant. */

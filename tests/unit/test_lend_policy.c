@@ -34,7 +34,7 @@ static MotLendRank make_rank(double chi, double other)
 static void one_straggler_is_levelled(void **state)
 {
     (void)state;
-    for (double chi = 2; chi <= 8; chi *= 2) {
+    for (int chi = 2; chi <= 8; chi *= 2) {
         MotLendRank rank[] = {make_rank(1, 0), make_rank(1, 0), make_rank(chi, 0), make_rank(1, 0)};
         MotHelp help[4];
         mot_lend_share_out(rank, 4, 1, help);

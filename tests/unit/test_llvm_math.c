@@ -162,7 +162,7 @@ static void check_pow(MotIsa isa)
     }
     run_op(&ctx, isa, MOT_OP_POW, 2, x, z, y);
     for (int i = 0; i < N; i++) {
-        double expected = pow(x[i], z[i]);
+        double expected = pow((double)x[i], (double)z[i]);
         if (!isinf((float)expected) && count_ulps(expected, y[i]) > 0.51)
             fail_msg("pow(%.9g, %.9g) is %.9g, not %.9g", x[i], z[i], y[i], expected);
     }

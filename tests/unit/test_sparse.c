@@ -165,11 +165,11 @@ static void a_bad_message_names_the_replica(void **state)
         MotCtx ctx;
         mot_ctx_init(&ctx);
         MotGraph *g;
-        uint8_t message[4 * 2 * 5] = {0};
+        uint8_t message[4 * 2][5] = {0};
         assert_int_equal(mot_graph_parse(&ctx, "t", text, &g), MOT_OK);
         for (int row = 0; row < 8; row++) {
             float value = bad && row == 5 ? NAN : 1.5F;
-            mot_sparse_pack(MOT_WIRE_F32, 9, 1, (int32_t[]){row}, &value, message + 5 * row);
+            mot_sparse_pack(MOT_WIRE_F32, 9, 1, (int32_t[]){row}, &value, message[row]);
         }
         MotTensor *values = mot_arena_array(&ctx.arena, MotTensor, g->values.n);
         values[1] = (MotTensor){*mot_graph_type(g, 1), message};

@@ -48,7 +48,7 @@ static MotSession *make_session(MotCtx *ctx, double hang_seconds)
     s->shared = in_lines(arena, sizeof *s->shared + N_RANKS * sizeof *s->shared->rank);
     s->shared->n_ranks = N_RANKS;
     s->shared->command = MOT_CMD_RUN;
-    s->shared->mail = in_lines(arena, N_CHANNELS * N_RANKS * sizeof(MotMail));
+    s->shared->mail = in_lines(arena, sizeof(MotMail) * N_CHANNELS * N_RANKS);
     for (uint32_t i = 0; i < N_RANKS; i++) {
         atomic_store(&s->shared->rank[i].section, MOT_SECTION_STEP);
         s->rank[i].pid = fork();

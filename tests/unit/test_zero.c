@@ -153,7 +153,7 @@ static void a_small_lag_takes_longer(void **state)
 /* gamma = 1 - 1 / chi where there is nothing but products. */
 static void a_straggler_leaves_out_what_it_is_slower_by(void **state)
 {
-    for (double chi = 2; chi <= 8; chi *= 2) {
+    for (int chi = 2; chi <= 8; chi *= 2) {
         Case c = calm;
         Outcome o;
         c.other = 0;
@@ -163,7 +163,7 @@ static void a_straggler_leaves_out_what_it_is_slower_by(void **state)
         assert_int_equal(o.n_undone, 0);
         assert_int_equal(o.decision[0].rank, 2);
         assert_true(o.step[0] < 10);
-        assert_true(fabs(gamma_of(&c, &o, 2) - (1 - 1 / chi)) < 0.03);
+        assert_true(fabs(gamma_of(&c, &o, 2) - (1 - 1.0 / chi)) < 0.03);
         assert_true(gamma_of(&c, &o, 0) == 0 && gamma_of(&c, &o, 1) == 0);
         assert_int_equal(o.decision[1].kind, MOT_BALANCE_MEASURED);
         assert_true(fabs(o.decision[1].measured / o.decision[1].predicted - 1) < 0.1);
