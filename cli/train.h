@@ -69,8 +69,6 @@ typedef struct MotTrainer {
 
 /* Runs the steps. MOT_STOPPED after Ctrl-C: the step was finished and everything saved. */
 MOT_CHECKED MotStatus mot_trainer_run(MotTrainer *t);
-/* Mean loss over the validation batches; 0 batches: NaN. */
-MOT_CHECKED MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss);
 /* Writes a checkpoint of step t->step. */
 MOT_CHECKED MotStatus mot_trainer_save(MotTrainer *t);
 /* Fills the host's buffers with what step t->step takes. */

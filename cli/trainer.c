@@ -137,7 +137,8 @@ static void log_step(FILE *log, const MotTrainer *t, int64_t step, const MotStep
     fflush(log);
 }
 
-MotStatus mot_trainer_validate(MotTrainer *t, double *out_loss)
+/* Mean loss over the validation batches; 0 batches: NaN. */
+static MotStatus mean_validation_loss(MotTrainer *t, double *out_loss)
 {
     int64_t n = mot_data_validation_batches(t->data);
     double sum = 0;
@@ -171,7 +172,7 @@ static MotStatus validate_and_report(MotTrainer *t, int64_t step, FILE *log)
                  "no validation: the last 10 %% of the data are less than a batch");
         return MOT_OK;
     }
-    MOT_TRY(mot_trainer_validate(t, &loss));
+    MOT_TRY(mean_validation_loss(t, &loss));
     if (!isfinite(loss))
         return mot_fail(t->ctx, MOT_ERR_NUMERICS, MOT_NOWHERE,
                         "the validation loss after step %lld is %g", (long long)step, loss);

@@ -65,7 +65,8 @@ const char *mot_cuda_loops_place(MotCuda *c, const MotAccess *access, int from, 
     return sum.n ? mot_text_get(&sum) : "0";
 }
 
-const char *mot_cuda_place(MotCuda *c, const MotAccess *access)
+/* The element index of an access, whose indices are known or get known. */
+static const char *print_place(MotCuda *c, const MotAccess *access)
 {
     MotText sum;
     mot_text_init(&sum, &c->ctx->arena);
@@ -101,7 +102,7 @@ static const char *print_load(MotCuda *c, const MotNodeInfo *node)
 {
     const char *guard =
         node->arg[0] ? mot_arena_printf(&c->ctx->arena, "v%u && ", node->arg[0]) : "";
-    const char *place = mot_cuda_place(c, node->access);
+    const char *place = print_place(c, node->access);
     if (node->dtype == MOT_BOOL)
         return mot_arena_printf(&c->ctx->arena, "%sb%u[%s] != 0", guard, node->access->buf, place);
     if (!node->arg[0])
@@ -190,6 +191,6 @@ void mot_cuda_need(MotCuda *c, MotNode id)
 
 void mot_cuda_store(MotCuda *c, const MotStore *store)
 {
-    mot_cuda_line(c, "b%u[%s] = v%u;", store->access.buf, mot_cuda_place(c, &store->access),
+    mot_cuda_line(c, "b%u[%s] = v%u;", store->access.buf, print_place(c, &store->access),
                   store->value);
 }

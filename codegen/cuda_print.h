@@ -51,9 +51,7 @@ const MotCudaType *mot_cuda_type(MotDtype dtype);
 
 /* The rows of ops.def as functions mot_<op>. */
 void mot_cuda_print_rows(MotText *text);
-/* The element index of an access, whose indices are known or get known. */
-const char *mot_cuda_place(MotCuda *c, const MotAccess *access);
-/* The part of it that loops [from, to) move. */
+/* The part of an access's element index that loops [from, to) move. */
 const char *mot_cuda_loops_place(MotCuda *c, const MotAccess *access, int from, int to);
 /* A float as it is, and the spelling of infinities and NaN. */
 const char *mot_cuda_float(MotCuda *c, double value);

@@ -36,7 +36,6 @@ typedef struct MotExtent {
 
 MotExtent mot_extent_make(int64_t dim); /* a dim of a type: a size, or -index - 1 */
 MotExtent mot_extent_mul(MotExtent a, MotExtent b);
-MotExtent mot_extent_scale(MotExtent a, int64_t factor);
 bool mot_extent_equal(MotExtent a, MotExtent b);
 bool mot_extent_is(MotExtent a, int64_t constant);
 

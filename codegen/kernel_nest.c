@@ -15,7 +15,7 @@ MotExtent mot_extent_make(int64_t dim)
                     : (MotExtent){.factor = 1, .n = 1, .dim = {(uint16_t)(-dim - 1)}};
 }
 
-MotExtent mot_extent_scale(MotExtent a, int64_t factor)
+static MotExtent scale_extent(MotExtent a, int64_t factor)
 {
     a.factor *= factor;
     return a.factor ? a : (MotExtent){0};
@@ -138,12 +138,12 @@ MotAccess mot_access_make(const MotType *type, uint32_t buf, const MotView *view
     for (int d = type->rank; d-- > 0;) {
         const MotAxis *a = &view->axis[d];
         if (a->start)
-            access.offset[access.n_offsets++] = mot_extent_scale(stride, a->start);
+            access.offset[access.n_offsets++] = scale_extent(stride, a->start);
         if (a->loop >= 0)
-            access.stride[a->loop] = mot_extent_scale(stride, a->step);
+            access.stride[a->loop] = scale_extent(stride, a->step);
         if (a->index && access.n_indices < MOT_MAX_TERMS) {
             access.index[access.n_indices] = a->index;
-            access.index_stride[access.n_indices++] = mot_extent_scale(stride, a->step);
+            access.index_stride[access.n_indices++] = scale_extent(stride, a->step);
         }
         stride = mot_extent_mul(stride, mot_extent_make(type->dims[d]));
     }

@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-bool mot_mover_keeps(const MotBuf *buf)
+/* Whether the buffer outlives a step. */
+static bool is_kept(const MotBuf *buf)
 {
     return buf->kind != MOT_BUF_SCRATCH && buf->kind != MOT_BUF_STEP &&
            buf->kind != MOT_BUF_LOCAL && !buf->alias;
@@ -139,7 +140,7 @@ size_t mot_mover_room(const MotMover *m)
     int64_t most = 0;
     for (uint32_t i = 0; i < m->program->bufs.n; i++) {
         int64_t bytes = mot_type_bytes(&m->program->bufs.data[i].global);
-        if (mot_mover_keeps(&m->program->bufs.data[i]) && bytes > most && !keeps_rows(m, i))
+        if (is_kept(&m->program->bufs.data[i]) && bytes > most && !keeps_rows(m, i))
             most = bytes;
     }
     return (size_t)most;
@@ -149,7 +150,7 @@ int64_t mot_mover_run(const MotMover *m, char *room)
 {
     int64_t moved = 0;
     for (uint32_t i = 0; i < m->program->bufs.n; i++) {
-        if (!mot_mover_keeps(&m->program->bufs.data[i]))
+        if (!is_kept(&m->program->bufs.data[i]))
             continue;
         bool is_straight = keeps_rows(m, i);
         for (uint32_t micro = 0; micro < m->program->bufs.data[i].copies; micro++) {

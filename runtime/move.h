@@ -19,8 +19,6 @@ typedef struct MotMover {
     const MotBinding *from, *to; /* [n_ranks] */
 } MotMover;
 
-/* Whether the buffer outlives a step. */
-bool mot_mover_keeps(const MotBuf *buf);
 /* Bytes of room that mot_mover_run needs: of the largest tensor that can't go straight. */
 size_t mot_mover_room(const MotMover *mover);
 /* Gives back the whole pages in [begin, end) of an arena. */

@@ -9,10 +9,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Closes and removes the temporary file. */
+static void abandon(MotWriter *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
+    if (w->temporary)
+        unlink(w->temporary);
+}
+
 static MotStatus fail_write(MotWriter *w)
 {
     int error = errno;
-    mot_writer_abandon(w);
+    abandon(w);
     return mot_fail(w->ctx, MOT_ERR_IO, (MotLoc){w->path, NULL}, "can't be written: %s",
                     strerror(error));
 }
@@ -60,15 +70,6 @@ MotStatus mot_writer_close(MotWriter *w)
         (w->temporary && rename(w->temporary, w->path) != 0))
         return fail_write(w);
     return MOT_OK;
-}
-
-void mot_writer_abandon(MotWriter *w)
-{
-    if (w->fd >= 0)
-        close(w->fd);
-    w->fd = -1;
-    if (w->temporary)
-        unlink(w->temporary);
 }
 
 MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *data, size_t bytes)

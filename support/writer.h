@@ -5,8 +5,8 @@
 #include "support/context.h"
 
 /*
- * A file that is written piece by piece and appears under its path, synced, only at mot_writer_close. A path that is a device or a pipe
- * gets every piece at once.
+ * A file that is written piece by piece and appears under its path, synced, only at mot_writer_close; what fails closes and removes it. A path
+ * that is a device or a pipe gets every piece at once.
  */
 typedef struct MotWriter {
     MotCtx *ctx;
@@ -19,8 +19,6 @@ typedef struct MotWriter {
 MOT_CHECKED MotStatus mot_writer_open(MotCtx *ctx, const char *path, MotWriter *out_writer);
 MOT_CHECKED MotStatus mot_writer_add(MotWriter *writer, const void *data, size_t bytes);
 MOT_CHECKED MotStatus mot_writer_close(MotWriter *writer);
-/* Closes and removes the temporary file. */
-void mot_writer_abandon(MotWriter *writer);
 
 /* The three in one. */
 MOT_CHECKED MotStatus mot_file_write(MotCtx *ctx, const char *path, const void *data, size_t bytes);
