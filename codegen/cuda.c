@@ -10,7 +10,6 @@
 #include "codegen/cuda_print.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 static const MotCudaShape *const shapes[MOT_N_SHAPES] = {
@@ -28,12 +27,7 @@ static const MotCudaShape *const shapes[MOT_N_SHAPES] = {
 
 static void add_line(MotCuda *c, const char *format, va_list args, const char *end)
 {
-    va_list again;
-    va_copy(again, args);
-    size_t n = (size_t)vsnprintf(NULL, 0, format, again) + 1;
-    va_end(again);
-    char *line = mot_arena_alloc(&c->ctx->arena, n);
-    vsnprintf(line, n, format, args);
+    const char *line = mot_arena_vprintf(&c->ctx->arena, format, args);
     mot_text_printf(&c->text, "%*s%s%s\n", 4 * (c->depth + 1), "", line, end);
 }
 

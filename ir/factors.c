@@ -137,7 +137,7 @@ static MotStatus find_transpose(Loops *l)
     return MOT_OK;
 }
 
-static int64_t find_common_divisor(int64_t a, int64_t b)
+int64_t mot_gcd(int64_t a, int64_t b)
 {
     while (b) {
         int64_t rest = a % b;
@@ -150,7 +150,7 @@ static int64_t find_common_divisor(int64_t a, int64_t b)
 /* A loop over dim d of the operand and dim k of the result: their outermost common granules. */
 static void join_outer_atoms(Loops *l, int d, int k)
 {
-    int64_t dim = in_type(l, 0)->dims[d], n = find_common_divisor(dim, out_type(l, 0)->dims[k]);
+    int64_t dim = in_type(l, 0)->dims[d], n = mot_gcd(dim, out_type(l, 0)->dims[k]);
     int16_t loop =
         n == 1 ? add_loop(l, MOT_FACTOR_WHOLE, dim) : add_loop(l, MOT_FACTOR_PARALLEL, n);
     l->in[0][d] = l->out[0][k] = loop;
@@ -401,7 +401,7 @@ static void join_class(Classes *c, uint32_t *root, MotValue v, int dim)
     uint32_t low = other < *root ? other : *root, high = other < *root ? *root : other;
     c->parent[high] = low;
     c->class[low].kinds |= c->class[high].kinds;
-    c->class[low].size = find_common_divisor(c->class[low].size, c->class[high].size);
+    c->class[low].size = mot_gcd(c->class[low].size, c->class[high].size);
     *root = low;
 }
 
@@ -415,7 +415,7 @@ static void join_factor(Classes *c, const MotOp *op, const MotFactor *f)
         if (f->out_dim[i] >= 0)
             join_class(c, &root, op->out[i], f->out_dim[i]);
     c->class[root].kinds |= 1u << f->kind;
-    c->class[root].size = find_common_divisor(c->class[root].size, f->size);
+    c->class[root].size = mot_gcd(c->class[root].size, f->size);
 }
 
 static MotStatus join_all(Classes *c, MotCtx *ctx, const MotGraph *g)
@@ -603,7 +603,7 @@ static void limit_units(const MotGraph *g, MotValue v, const DimLoops dims, Loop
     const MotValueInfo *info = &g->values.data[v];
     int16_t loop = v && info->units ? dims[info->units_dim] : 0;
     if (loop)
-        l->loop[loop - 1].size = find_common_divisor(l->loop[loop - 1].size, info->units);
+        l->loop[loop - 1].size = mot_gcd(l->loop[loop - 1].size, info->units);
 }
 
 static void take_factors(MotArena *arena, Loops *l, const DimLoops dims, MotFactors *out)

@@ -47,4 +47,7 @@ bool mot_op_is_linear(const MotOp *op, uint32_t i);
 /* Whether partial sums pass when every operand holds one over the same parts: add, sub, concat. */
 bool mot_op_is_additive(const MotOp *op);
 
+/* The largest number that divides both; of 0 and a, a. */
+int64_t mot_gcd(int64_t a, int64_t b);
+
 #endif

@@ -76,6 +76,15 @@ MotPlan *mot_plan_new(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster)
     return plan;
 }
 
+MotPlan mot_plan_copy(const MotPlan *plan)
+{
+    MotPlan copy = *plan;
+    copy.ops = mot_arena_copy(&plan->ctx->arena, plan->ops, plan->graph->ops.n * sizeof *plan->ops);
+    copy.values = mot_arena_copy(&plan->ctx->arena, plan->values,
+                                 plan->graph->values.n * sizeof *plan->values);
+    return copy;
+}
+
 static int8_t find_partial(const MotFactor *f)
 {
     return f->kind == MOT_FACTOR_MAX ? MOT_PARTIAL_MAX : MOT_PARTIAL_SUM;

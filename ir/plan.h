@@ -99,6 +99,8 @@ typedef struct MotPlan {
 } MotPlan;
 
 MotPlan *mot_plan_new(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster);
+/* A copy whose ops' choices and values' shardings may be changed; all else is shared. */
+MotPlan mot_plan_copy(const MotPlan *plan);
 /* Sets plan->values of the op's results from the factor choice in plan->ops. `factors` are the op's. */
 void mot_plan_apply_factors(MotPlan *plan, MotOpId id, const MotFactors *factors);
 /* The sharding that the op needs its operand i in, under its factor choice. */

@@ -103,18 +103,25 @@ void *mot_arena_copy(MotArena *arena, const void *bytes, size_t n)
     return n ? memcpy(p, bytes, n) : p;
 }
 
-char *mot_arena_printf(MotArena *arena, const char *format, ...)
+char *mot_arena_vprintf(MotArena *arena, const char *format, va_list args)
 {
-    va_list args, again;
+    va_list again;
     assert(format);
-    va_start(args, format);
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
+    int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
     char *p = mot_arena_alloc(arena, (size_t)(n < 0 ? 0 : n) + 1);
     if (n > 0)
-        vsnprintf(p, (size_t)n + 1, format, again);
-    va_end(again);
+        vsnprintf(p, (size_t)n + 1, format, args);
+    return p;
+}
+
+char *mot_arena_printf(MotArena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *p = mot_arena_vprintf(arena, format, args);
+    va_end(args);
     return p;
 }
 

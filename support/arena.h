@@ -9,6 +9,7 @@
 
 #include "support/fault.h"
 
+#include <stdarg.h>
 #include <stddef.h>
 
 typedef struct MotArenaChunk MotArenaChunk;
@@ -45,6 +46,8 @@ char *mot_arena_strndup(MotArena *arena, const char *text, size_t n);
 char *mot_arena_strdup(MotArena *arena, const char *text);
 char *mot_arena_printf(MotArena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+char *mot_arena_vprintf(MotArena *arena, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 void *mot_arena_copy(MotArena *arena, const void *bytes, size_t n);
 
 MotArenaMark mot_arena_mark(const MotArena *arena);

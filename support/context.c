@@ -127,16 +127,9 @@ static void add_loc(MotText *text, MotLoc loc)
 /* Whatever stands in the arguments, names from files among them, a message can be shown on a terminal. */
 static const char *format_args(MotArena *arena, const char *format, va_list args)
 {
-    va_list again;
-    va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    char *line = mot_arena_alloc(arena, (size_t)(n < 0 ? 0 : n) + 1);
-    if (n > 0)
-        vsnprintf(line, (size_t)n + 1, format, args);
     MotText visible;
     mot_text_init(&visible, arena);
-    mot_text_add_visible(&visible, line);
+    mot_text_add_visible(&visible, mot_arena_vprintf(arena, format, args));
     return mot_text_get(&visible);
 }
 

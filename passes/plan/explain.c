@@ -245,16 +245,6 @@ typedef struct {
     double chosen_collective;
 } Explanation;
 
-/* A copy of the plan whose choices may be changed. */
-static MotPlan copy_plan(const MotPlan *plan)
-{
-    MotPlan copy = *plan;
-    copy.ops = mot_arena_copy(&plan->ctx->arena, plan->ops, plan->graph->ops.n * sizeof *plan->ops);
-    copy.values = mot_arena_copy(&plan->ctx->arena, plan->values,
-                                 plan->graph->values.n * sizeof *plan->values);
-    return copy;
-}
-
 static double sum_collectives(const MotGraph *g, const MotPlanCost *cost)
 {
     double sum = 0;
@@ -283,7 +273,7 @@ static double minimise_pinned(const Explanation *e, uint32_t v, uint32_t s)
         pin.label[i].seconds = i == s ? 0 : INFINITY;
     pinned.tables.data[pinned.tables.n++] = pin;
     MotSolutions solutions;
-    MotPlan copy = copy_plan(e->plan);
+    MotPlan copy = mot_plan_copy(e->plan);
     MotPlanCost cost;
     mot_minimise(e->plan->ctx, &pinned, &solutions);
     mot_intra_apply(e->in, solutions.choice[0], &copy);
@@ -303,7 +293,7 @@ static Alternative weigh_choice(const Explanation *e, uint32_t v, uint32_t s)
 {
     const MotVar *var = &e->in->vars.data[v];
     const MotGraph *g = e->plan->graph;
-    MotPlan copy = copy_plan(e->plan);
+    MotPlan copy = mot_plan_copy(e->plan);
     MotPlanCost cost;
     mot_intra_apply_var(e->in, v, s, &copy);
     mot_plan_evaluate(&copy, e->in->cost, e->in->factors, &cost);

@@ -5,22 +5,12 @@
 
 #include <math.h>
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* To the smallest integers of the same ratio. */
 static void reduce(int64_t *share, uint32_t n)
 {
     int64_t divisor = 0;
     for (uint32_t i = 0; i < n; i++)
-        divisor = gcd(divisor, share[i]);
+        divisor = mot_gcd(divisor, share[i]);
     for (uint32_t i = 0; i < n && divisor; i++)
         share[i] /= divisor;
 }
