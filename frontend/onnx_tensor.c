@@ -367,7 +367,7 @@ typedef struct Sparse {
 static int64_t get_index(const Sparse *s, int64_t i)
 {
     int64_t index;
-    MOT_ASSERT(s->indices.data && i < s->n);
+    MOT_ASSERT(s->indices.data);
     memcpy(&index, s->indices.data + (size_t)i * sizeof index, sizeof index);
     return index;
 }

@@ -55,6 +55,7 @@ typedef struct {
 } CpuLaunch;
 
 /* oneDNN's row-major product. What it refuses, which is for want of memory, is told after the launch. */
+// NOLINTNEXTLINE(readability-function-size): compiled kernels pass their arguments one by one
 static void multiply(const MotServices *self, int32_t trans_a, int32_t trans_b, int64_t m,
                      int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
                      float beta, float *c, int64_t ldc)
@@ -73,6 +74,7 @@ static void multiply(const MotServices *self, int32_t trans_a, int32_t trans_b, 
 }
 
 /* Rows of few entries: ir/sparse.c's. Arguments as support/image.h says. */
+// NOLINTNEXTLINE(readability-function-size): as above
 static void run_row(const MotServices *self, int64_t kind, int64_t wire, int64_t n, int64_t k,
                     int64_t parts, int64_t stride, int64_t row, void *a, void *b, void *c)
 {
@@ -245,7 +247,7 @@ static MotStatus launch_cpu(void *self, void *launch, void *const *bufs)
 {
     Cpu *d = self;
     const CpuLaunch *l = launch;
-    uint32_t n_threads = mot_pool_size(d->pool);
+    int64_t n_threads = mot_pool_size(d->pool);
     for (uint32_t i = 0; i < l->image.n_nests; i++) {
         NestRun run = {d, l, l->image.nest[i].run, l->first_task[i], bufs};
         int64_t ranges = n_threads * (l->image.nest[i].is_coarse ? 1 : RANGES_A_THREAD);

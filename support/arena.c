@@ -71,7 +71,7 @@ void *mot_arena_grow(MotArena *arena, void *old, size_t old_bytes, size_t new_by
     if (old && new_bytes <= old_bytes)
         return old;
     void *p = mot_arena_alloc(arena, new_bytes);
-    if (old_bytes)
+    if (old)
         memcpy(p, old, old_bytes);
     return p;
 }

@@ -140,9 +140,7 @@ static inline void split_layer(MotPlan *plan, const Layer *layer)
     for (uint32_t i = 0; i < g->body.n; i++) {
         const MotOp *op = mot_graph_op(g, g->body.data[i]);
         const char *owner = op->kind == MOT_OP_PARAM ? mot_attrs(op, param)->state_of : NULL;
-        if (op->n_out && op->out[0] == layer->w)
-            set_factor(plan, g->body.data[i], factor_of(plan, g->body.data[i], -1, dim));
-        else if (owner && strcmp(owner, name) == 0)
+        if ((op->n_out && op->out[0] == layer->w) || (owner && strcmp(owner, name) == 0))
             set_factor(plan, g->body.data[i], factor_of(plan, g->body.data[i], -1, dim));
         else if (op->role == MOT_ROLE_UPDATE && op->n_in && op->in[0] == layer->w && op->n_out)
             set_factor(plan, g->body.data[i], factor_of(plan, g->body.data[i], 0, dim));

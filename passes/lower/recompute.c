@@ -94,6 +94,7 @@ static const MotPlan *make_plan(const Recompute *r)
     plan->ops = ops;
     plan->values = values;
     uint32_t n_old = old->graph->ops.n;
+    MOT_ASSERT(r->g->ops.n == n_old + r->original.n);
     for (MotOpId id = 0; id < r->g->ops.n; id++) {
         const MotOp *op = mot_graph_op(r->g, id);
         MotOpId from = id < n_old ? id : r->original.data[id - n_old];

@@ -178,6 +178,7 @@ static bool shrink_shares(MotPlan *plan)
     bool is_changed = false;
     for (uint32_t i = 0; i < mesh->n_devices; i++)
         most = share[i] > most ? share[i] : most;
+    MOT_ASSERT(most > 0);
     for (uint32_t i = 0; i < mesh->n_devices; i++) {
         double cap = plan->cluster->devices.data[mesh->devices[i]].memory;
         double needed = plan->devices[mesh->devices[i]].memory * LAYOUT_SLACK;

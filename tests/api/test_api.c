@@ -120,7 +120,7 @@ static void forward_has_the_logits_of_pytorch(MotleyModel *forward)
 /* The mean cross-entropy of the forward model's logits, as the trained model evaluates it. */
 static void copied_weights_give_the_same_loss(MotleyModel *trained, MotleyModel *forward)
 {
-    float logits[BATCH * CLASSES];
+    float logits[BATCH][CLASSES];
     const MotleyTensor out = {"logits", MOTLEY_F32, 2, {BATCH, CLASSES}, logits};
     double loss, sum = 0;
     CHECK_STATUS(forward, motley_copy_params(forward, trained), MOTLEY_OK);
@@ -129,8 +129,8 @@ static void copied_weights_give_the_same_loss(MotleyModel *trained, MotleyModel 
     for (int i = 0; i < BATCH; i++) {
         double total = 0;
         for (int c = 0; c < CLASSES; c++)
-            total += exp((double)logits[i * CLASSES + c]);
-        sum += log(total) - (double)logits[i * CLASSES + labels[i]];
+            total += exp((double)logits[i][c]);
+        sum += log(total) - (double)logits[i][labels[i]];
     }
     CHECK(fabs(sum / (double)BATCH - loss) < 1e-5);
 }

@@ -70,7 +70,8 @@ static size_t describe_params(MotleyModel *m, float *data, MotleyTensor *out)
     for (size_t p = 0; p < N_PARAMS; p++)
         for (size_t i = 0; i < n; i++) {
             MotleyTensor t;
-            if (motley_describe(m, MOTLEY_PARAM, i, &t) != MOTLEY_OK || strcmp(t.name, params[p]))
+            if (motley_describe(m, MOTLEY_PARAM, i, &t) != MOTLEY_OK ||
+                strcmp(t.name, params[p]) != 0)
                 continue;
             t.data = data + at;
             at += count_elements(&t);
@@ -137,10 +138,12 @@ int main(void)
         char *optimizer = strchr(line, '\t') + 1;
         optimizer[strcspn(optimizer, "\n")] = 0;
         run_case(n, optimizer, &placements[0]);
-        for (int p = 1 + n % 2; p < N_PLACEMENTS;
-             p += 2) /* each case on some, each on half of the cases */
+        /* Each case on some, each on half of the cases. */
+        for (int p = 1 + n % 2; p < N_PLACEMENTS; p += 2)
             run_case(n, optimizer, &placements[p]);
     }
+    if (cases)
+        fclose(cases);
     check(n >= 10, "the fixtures are there", NULL);
     printf("%d checks, %d failed\n", n_checks, n_failures);
     return n_failures != 0;

@@ -82,6 +82,7 @@ static void check_overlaid(MotCtx *ctx, const Backend *b, void *device, const Ca
     Run run;
     void *launch, *bufs[RUN_MAX_BUFS];
     make_case_run(ctx, p, c, which, &run);
+    MOT_ASSERT(k < run.n_in && run.n_in <= r && r < run.n);
     size_t bytes = (size_t)mot_type_bytes(&run.buf[k].type);
     assert_int_equal(prepare_case(ctx, b->api, device, p, c, which, &run, &launch), MOT_OK);
     for (uint32_t i = 0; i < run.n; i++)

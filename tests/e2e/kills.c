@@ -199,7 +199,9 @@ static const char *run_through(Test *t, const char *out)
 static void damage(Test *t, const char *path, bool cuts)
 {
     size_t n;
-    char *bytes = (char *)(uintptr_t)read_file(t, path, &n);
+    char *bytes = read_file(t, path, &n);
+    if (n == 0)
+        return;
     size_t at = draw(t, (uint32_t)n);
     bytes[at] = (char)(bytes[at] ^ (1 << draw(t, 8)));
     FILE *file = fopen(path, "wb");

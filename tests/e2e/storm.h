@@ -155,14 +155,15 @@ static void check_no_rank_is_left(Test *t, const Job *job)
     check(t, !is_left, "a rank outlives its host");
 }
 
-static const char *read_file(Test *t, const char *path, size_t *out_n)
+/* What stands in the file; nothing, and a failure of the test, if it can't be read. */
+static char *read_file(Test *t, const char *path, size_t *out_n)
 {
     const MotFileMap *map;
     *out_n = 0;
     if (mot_file_map(&t->ctx, path, &map) != MOT_OK) {
         check(t, false, "%s", mot_text_get(&t->ctx.error));
         mot_error_clear(&t->ctx);
-        return "";
+        return mot_arena_strdup(&t->ctx.arena, "");
     }
     *out_n = map->n;
     return mot_arena_strndup(&t->ctx.arena, (const char *)map->data, map->n);

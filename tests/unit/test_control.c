@@ -137,8 +137,8 @@ static int connect_to(const char *dir)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s/control", dir);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address),
-                     0);
+    const struct sockaddr *place = (const void *)&address;
+    assert_true(fd >= 0 && connect(fd, place, sizeof address) == 0);
     return fd;
 }
 
@@ -264,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_request_is_answered), TEST(nonsense_is_a_request_without_content),
-        TEST(silence_is_borne), TEST(a_crowd_is_borne), TEST(an_end_is_told), TEST(the_folder_may_lie_deep)};
+        TEST(silence_is_borne),      TEST(a_crowd_is_borne),
+        TEST(an_end_is_told),        TEST(the_folder_may_lie_deep)};
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -37,7 +37,7 @@ static bool matches(MotCtx *ctx, const char *text, const char *pattern_text, Fou
 {
     const char *file =
         mot_arena_printf(&ctx->arena, "%s%s\noutput %%r {name=\"r\"}\n}\n", head, text);
-    MotPattern *pattern;
+    MotPattern *pattern = NULL;
     if (mot_graph_parse(ctx, "test", file, &out->g) != MOT_OK ||
         mot_pattern_parse(ctx, pattern_text, &pattern) != MOT_OK)
         fail_msg("%s", mot_text_get(&ctx->error));
