@@ -47,11 +47,8 @@ static MotStatus begin_nothing(MotTrainer *t)
 static const struct {
     const char *name;
     MotStatus (*begin)(MotTrainer *);
-} modes[] = {{"off", begin_nothing},
-             {"shares", begin_shares},
-             {"migrate", mot_lending_begin},
-             {"zero", mot_cutting_begin},
-             {"auto", begin_auto}};
+} modes[] = {{"off", begin_nothing},      {"shares", begin_shares}, {"migrate", mot_lending_begin},
+             {"zero", mot_cutting_begin}, {"semi", mot_semi_begin}, {"auto", begin_auto}};
 
 MotStatus mot_balance_begin(MotTrainer *t)
 {
@@ -59,13 +56,13 @@ MotStatus mot_balance_begin(MotTrainer *t)
     t->balancer = mot_balancer_make(t->job->session, NULL);
     t->cutter = NULL;
     mot_replanning_begin(t, NULL);
-    if (strcmp(mode, "zero") != 0)
+    if (strcmp(mode, "zero") != 0 && strcmp(mode, "semi") != 0)
         MOT_TRY(mot_cutting_refuse(t));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if (strcmp(mode, modes[i].name) == 0)
             return modes[i].begin(t);
     return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                    "--balance %s: it is off, shares, migrate, zero or auto",
+                    "--balance %s: it is off, shares, migrate, zero, semi or auto",
                     mot_quote(&t->ctx->arena, mode));
 }
 

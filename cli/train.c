@@ -27,7 +27,7 @@ static const MotOption train_options[] = {
     {"--balance", "MODE",
      "off (default); shares: those of the devices follow their measured speed; auto: and where "
      "they can't, the plan does; migrate: slow devices have others compute columns of their "
-     "layers; zero: they leave them out"},
+     "layers; zero: they leave them out; semi: both"},
     {"--slow", "STEP:DEVICE=K",
      "emulate: from this step on, counted from 0, the device is K times slower than it is "
      "(repeatable)"},

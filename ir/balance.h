@@ -60,8 +60,9 @@ typedef struct MotCutTimes {
     const double *busy;     /* [n] seconds of computing */
     const double *layer;    /* of it in the layer's products */
     const int64_t *columns; /* of the rank's part of the layer */
-    const int64_t *cut;     /* columns that the rank did not compute in this step */
-    const double *helped;   /* what it computed for others, as a part of its own products */
+    const int64_t *cut;     /* columns that the rank did not compute in this step; of these some */
+    const uint32_t *lender; /* [n] that a rank computed for this one, + 1; 0: for nobody */
+    const int64_t *help;    /* as so many columns, by helper and layer */
     const double *total;    /* [n] seconds of the step */
 } MotCutTimes;
 
@@ -71,14 +72,12 @@ typedef struct MotCutDecision {
     bool is_spent;       /* move: the accuracy budget is spent, nothing is cut any more */
     const int64_t
         *cut; /* move, undo: columns not to compute; the policy's until the next decision, as */
-    const uint32_t
-        *lender; /* [n] whom a rank computes some of these for, + 1, 0: nobody; NULL: nobody does */
-    const int64_t *help;                /* and how many, by helper and layer */
+    const uint32_t *lender; /* [n] whom a rank computes some of these for, + 1, 0: nobody; */
+    const int64_t *help;    /* and how many, by helper and layer */
     double before, predicted, measured; /* as in MotDecision */
 } MotCutDecision;
 
 typedef struct MotCutPolicy {
-    bool lends; /* layers that can't be lent are none of its concern: they have 0 columns */
     void *self;
     void (*decide)(void *self, const MotCutTimes *times, MotCutDecision *out_decision);
 } MotCutPolicy;

@@ -53,7 +53,7 @@ const MotOption mot_plan_options[] = {
      "split these operators so (repeatable); CHOICE as `explain` prints it"},
     {NULL, NULL, NULL}};
 const MotOption mot_consent_options[] = {
-    {"--allow", "WHAT", "consent to what costs accuracy: cuts (for --balance zero)"},
+    {"--allow", "WHAT", "consent to what costs accuracy: cuts (for --balance zero and semi)"},
     {"--cut-fill", "VALUE",
      "what stands in gradients where products were left out: zero, mean (of the row) or last (the "
      "last step's); default zero"},
@@ -495,7 +495,8 @@ static MotStatus read_consent(MotCtx *ctx, const MotJob *job)
         [MOT_CUT_ZERO] = "zero", [MOT_CUT_MEAN] = "mean", [MOT_CUT_LAST] = "last"};
     const char *allowed = mot_args_get(job->args, "--allow", NULL),
                *fill = mot_args_get(job->args, "--cut-fill", fills[MOT_CUT_ZERO]);
-    job->plan->lends = strcmp(mot_args_get(job->args, "--balance", ""), "migrate") == 0;
+    const char *balance = mot_args_get(job->args, "--balance", "");
+    job->plan->lends = strcmp(balance, "migrate") == 0 || strcmp(balance, "semi") == 0;
     if (!allowed)
         return MOT_OK;
     if (strcmp(allowed, "cuts") != 0)

@@ -25,11 +25,10 @@ struct MotCutter {
     Layer *layer;
     double *busy, *seconds; /* [n], [n * n_layers]: of the step, for the policy */
     int64_t *share, *columns, *cut, *pending;
-    double *helped, *total; /* [n * n_layers], [n] */
-    bool lends;             /* what is pending is lent: */
-    uint32_t lender[MOT_MAX_RANKS];
-    int64_t *help;     /* [n * n_layers] */
-    int64_t effective; /* the step before which `pending` is carried out; -1: none */
+    double *total;                                                 /* [n] */
+    uint32_t lender[MOT_MAX_RANKS], pending_lender[MOT_MAX_RANKS]; /* + 1; 0: nobody */
+    int64_t *help, *pending_help; /* [n * n_layers] columns, by helper */
+    int64_t effective; /* the step before which what is pending is carried out; -1: none */
     int64_t
         looked; /* the step before which the weights were last looked at; -1: when there was none yet */
     int64_t *list; /* of one layer, as */
@@ -165,10 +164,9 @@ static uint32_t index_of(const MotCutter *c, uint32_t l, uint32_t rank)
 static void renew_priorities(const MotCutter *c, uint32_t l, uint32_t rank, int64_t step)
 {
     int64_t first = first_column(c, l, rank), n = c->columns[index_of(c, l, rank)];
-    const int64_t *place = mot_session_places(c->session, l, rank);
-    bool cuts = c->cut[index_of(c, l, rank)] > 0;
+    const int64_t *held = mot_session_uncomputed(c->session, l, rank);
     for (int64_t k = 0; k < n; k++)
-        if (!cuts || place[k] >= 0) {
+        if (held[k] == 0) {
             c->layer[l].priority[rank][first + k] = c->layer[l].change[first + k];
             c->layer[l].computed[rank][first + k] = step;
         }
@@ -186,18 +184,6 @@ static const double *find_owed(const MotCutter *c, uint32_t l, uint32_t rank, in
     return c->owed;
 }
 
-static void cut_rank(MotCutter *c, uint32_t l, uint32_t rank, int64_t step, int64_t n_cut)
-{
-    uint32_t k = index_of(c, l, rank);
-    uint64_t seed[] = {c->seed, (uint64_t)step, k};
-    int64_t n = c->columns[k] - n_cut;
-    if (n <= 0)
-        n = c->columns[k];
-    mot_cut_pick(&c->ctx->arena, c->pick, find_owed(c, l, rank, step), c->columns[k],
-                 mot_hash(seed, sizeof seed), n, c->list);
-    mot_session_cut(c->session, l, rank, c->list, n);
-}
-
 /* The shares: what was decided for others is void. */
 static void find_shares(MotCutter *c)
 {
@@ -209,63 +195,77 @@ static void find_shares(MotCutter *c)
     }
 }
 
-/* How many columns there are and how many are left out, which other shares change. */
+/* How many columns there are, how many a rank does not compute, and how many it computes for another; other shares change all three. */
 static void find_columns(MotCutter *c)
 {
     const MotProgram *p = program_of(c);
     find_shares(c);
-    for (uint32_t i = 0; i < c->n; i++)
+    for (uint32_t i = 0; i < c->n; i++) {
+        c->lender[i] = p->lender ? (uint32_t)p->lender[i] : 0;
         for (uint32_t l = 0; l < c->n_layers; l++) {
-            int64_t kept = p->cuts.data[l].n_kept[i], *n = &c->columns[index_of(c, l, i)];
-            *n = c->policy.lends && !p->cuts.data[l].is_lendable
-                     ? 0
-                     : mot_session_columns(c->session, l, i);
-            c->cut[index_of(c, l, i)] = *n && kept ? *n - kept : 0;
+            uint32_t k = index_of(c, l, i);
+            int64_t kept = p->cuts.data[l].n_kept[i];
+            c->columns[k] = mot_session_columns(c->session, l, i);
+            c->cut[k] = c->columns[k] && kept ? c->columns[k] - kept : 0;
+            c->help[k] = c->lender[i] ? p->cuts.data[l].n_helped[i] : 0;
         }
-}
-
-/* The rank's columns from `first` on are computed by its helpers, one after the other. */
-static void deal_out(MotCutter *c, uint32_t l, uint32_t rank, int64_t first)
-{
-    for (uint32_t h = 0; h < c->n; h++) {
-        if (c->lender[h] != rank + 1)
-            continue;
-        int64_t n = c->help[index_of(c, l, h)];
-        for (int64_t k = 0; k < n; k++)
-            c->list[k] = first + k;
-        mot_session_help(c->session, l, h, rank, c->list, n);
-        first += n;
     }
 }
 
-/* Which columns are lent makes no difference: the last ones. */
-static MotStatus lend_all(MotCutter *c)
+/* How many of the rank's columns others will compute. */
+static int64_t count_lent(const MotCutter *c, uint32_t l, uint32_t rank)
 {
-    for (uint32_t l = 0; l < c->n_layers; l++)
-        for (uint32_t i = 0; i < c->n && program_of(c)->cuts.data[l].is_lendable; i++) {
-            int64_t columns = c->columns[index_of(c, l, i)],
-                    kept = columns - c->pending[index_of(c, l, i)];
-            if (c->lender[i] == 0)
-                mot_session_help(c->session, l, i, i, c->list, 0);
-            for (int64_t k = 0; k < kept; k++)
-                c->list[k] = k;
-            if (columns)
-                mot_session_cut(c->session, l, i, c->list, kept);
-            deal_out(c, l, i, kept);
-        }
-    return mot_session_rebind(c->session);
+    int64_t n = 0;
+    for (uint32_t h = 0; h < c->n; h++)
+        n += c->pending_lender[h] == rank + 1 ? c->pending_help[index_of(c, l, h)] : 0;
+    return n;
 }
 
-static MotStatus cut_all(MotCutter *c, int64_t step, const int64_t *cut)
+/* The columns of `list` go to the rank's helpers, one after the other. */
+static void lend(MotCutter *c, uint32_t l, uint32_t rank, const int64_t *list)
 {
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        if (c->pick != MOT_PICK_RANDOM)
-            MOT_TRY(look_at(c, l, step > c->looked ? step - c->looked : 1));
-        for (uint32_t i = 0; i < c->n; i++) {
-            if (c->pick != MOT_PICK_RANDOM)
-                renew_priorities(c, l, i, step);
-            cut_rank(c, l, i, step, cut[index_of(c, l, i)]);
+    for (uint32_t h = 0; h < c->n; h++)
+        if (c->pending_lender[h] == rank + 1) {
+            int64_t n = c->pending_help[index_of(c, l, h)];
+            mot_session_help(c->session, l, h, rank, list, n);
+            list += n;
         }
+}
+
+/* Those that owe least are left out. Which of the others are lent makes no difference: the last ones. */
+static void cut_rank(MotCutter *c, uint32_t l, uint32_t rank, int64_t step)
+{
+    uint32_t k = index_of(c, l, rank);
+    uint64_t seed[] = {c->seed, (uint64_t)step, k};
+    int64_t kept = c->columns[k] - c->pending[k], lent = count_lent(c, l, rank);
+    if (kept <= 0 && c->columns[k])
+        kept = c->columns[k] - lent;
+    mot_cut_pick(&c->ctx->arena, c->pick, find_owed(c, l, rank, step), c->columns[k],
+                 mot_hash(seed, sizeof seed), kept + lent, c->list);
+    if (program_of(c)->cuts.data[l].is_lendable)
+        lend(c, l, rank, c->list + kept);
+    mot_session_cut(c->session, l, rank, c->list, kept);
+}
+
+/* Ranks that help nobody say so: they have no columns of their own. */
+static void end_help(MotCutter *c, uint32_t l)
+{
+    for (uint32_t h = 0; program_of(c)->cuts.data[l].is_lendable && h < c->n; h++)
+        if (c->pending_lender[h] == 0)
+            mot_session_help(c->session, l, h, h, c->list, 0);
+}
+
+static MotStatus cut_all(MotCutter *c, int64_t step)
+{
+    bool looks = c->pick != MOT_PICK_RANDOM;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        if (looks)
+            MOT_TRY(look_at(c, l, step > c->looked ? step - c->looked : 1));
+        for (uint32_t i = 0; looks && i < c->n; i++)
+            renew_priorities(c, l, i, step);
+        end_help(c, l);
+        for (uint32_t i = 0; i < c->n; i++)
+            cut_rank(c, l, i, step);
     }
     c->looked = step;
     return mot_session_rebind(c->session);
@@ -316,9 +316,9 @@ MotStatus mot_cutter_make(MotCtx *ctx, MotSession *session, const MotCutPolicy *
     c->columns = mot_arena_array(arena, int64_t, all);
     c->cut = mot_arena_array(arena, int64_t, all);
     c->pending = mot_arena_array(arena, int64_t, all);
-    c->helped = mot_arena_array(arena, double, all);
     c->total = mot_arena_array(arena, double, c->n);
     c->help = mot_arena_array(arena, int64_t, all);
+    c->pending_help = mot_arena_array(arena, int64_t, all);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         MOT_TRY(make_layer(c, l));
         most = whole_columns(c, l) > most ? whole_columns(c, l) : most;
@@ -329,25 +329,13 @@ MotStatus mot_cutter_make(MotCtx *ctx, MotSession *session, const MotCutPolicy *
     return MOT_OK;
 }
 
-static bool any(const int64_t *cut, size_t n)
+/* Whether some columns are computed by nobody. */
+static bool leaves_out(const MotCutter *c)
 {
-    for (size_t k = 0; k < n; k++)
-        if (cut[k])
-            return true;
-    return false;
-}
-
-/* What the rank computes of its lender's layer, as a part of its own. */
-static double find_helped(const MotCutter *c, uint32_t l, uint32_t rank)
-{
-    const MotProgram *p = program_of(c);
-    int64_t n = p->lender ? p->cuts.data[l].n_helped[rank] : 0;
-    if (n == 0)
-        return 0;
-    uint32_t lender = (uint32_t)p->lender[rank] - 1;
-    return (double)n / (double)c->columns[index_of(c, l, lender)] *
-           (double)mot_session_share(c->session, lender) /
-           (double)mot_session_share(c->session, rank);
+    int64_t n = 0;
+    for (uint32_t k = 0; k < c->n * c->n_layers; k++)
+        n += c->cut[k] - c->help[k]; /* what others compute is counted at them */
+    return n > 0;
 }
 
 MotStatus mot_cutter_before(MotCutter *c, int64_t step)
@@ -357,11 +345,14 @@ MotStatus mot_cutter_before(MotCutter *c, int64_t step)
     if (c->looked < 0)
         c->looked = step;
     if (step == c->effective)
-        return c->lends ? lend_all(c) : cut_all(c, step, c->pending);
-    if (c->lends || step < c->looked + MOT_CUT_REFRESH || !any(c->cut, all))
+        return cut_all(c, step);
+    if (step < c->effective || step < c->looked + MOT_CUT_REFRESH || !leaves_out(c))
         return MOT_OK;
-    memcpy(c->pending, c->cut, all * sizeof *c->cut); /* as many, but the right ones */
-    return cut_all(c, step, c->pending);
+    /* As many, but the right ones. */
+    memcpy(c->pending, c->cut, all * sizeof *c->cut);
+    memcpy(c->pending_help, c->help, all * sizeof *c->help);
+    memcpy(c->pending_lender, c->lender, sizeof c->lender);
+    return cut_all(c, step);
 }
 
 void mot_cutter_after(MotCutter *c, int64_t step, int64_t steps, MotCutDecision *out)
@@ -372,21 +363,17 @@ void mot_cutter_after(MotCutter *c, int64_t step, int64_t steps, MotCutDecision 
         c->busy[i] = (double)state->busy_ns * 1e-9;
         c->total[i] = (double)(state->busy_ns + state->comm_ns + state->wait_ns) * 1e-9;
         for (uint32_t l = 0; l < c->n_layers; l++)
-            c->helped[index_of(c, l, i)] = find_helped(c, l, i);
-        for (uint32_t l = 0; l < c->n_layers; l++)
             c->seconds[index_of(c, l, i)] = (double)state->cut_ns[l] * 1e-9;
     }
     MotCutTimes times = {step,       steps,      c->n,   c->n_layers, c->share, c->busy,
-                         c->seconds, c->columns, c->cut, c->helped,   c->total};
+                         c->seconds, c->columns, c->cut, c->lender,   c->help,  c->total};
     c->policy.decide(c->policy.self, &times, out);
     if (out->kind != MOT_BALANCE_MOVE && out->kind != MOT_BALANCE_UNDO)
         return;
-    memcpy(c->pending, out->cut, (size_t)c->n * c->n_layers * sizeof *c->pending);
-    c->lends = out->lender != NULL;
-    if (c->lends) {
-        memcpy(c->lender, out->lender, c->n * sizeof *c->lender);
-        memcpy(c->help, out->help, (size_t)c->n * c->n_layers * sizeof *c->help);
-    }
+    size_t bytes = (size_t)c->n * c->n_layers * sizeof *c->pending;
+    memcpy(c->pending, out->cut, bytes);
+    memcpy(c->pending_help, out->help, bytes);
+    memcpy(c->pending_lender, out->lender, c->n * sizeof *out->lender);
     c->effective = step + MOT_BALANCE_DELAY;
 }
 

@@ -556,9 +556,9 @@ int64_t mot_session_first_column(const MotSession *s, uint32_t cut, uint32_t ran
                                    cut_of(s, cut)->place, 0);
 }
 
-const int64_t *mot_session_places(const MotSession *s, uint32_t cut, uint32_t rank)
+const int64_t *mot_session_uncomputed(const MotSession *s, uint32_t cut, uint32_t rank)
 {
-    return local_of(s, rank, cut_of(s, cut)->place);
+    return local_of(s, rank, cut_of(s, cut)->held);
 }
 
 void mot_session_cut(MotSession *s, uint32_t cut, uint32_t rank, const int64_t *list, int64_t n)

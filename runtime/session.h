@@ -104,8 +104,8 @@ void mot_session_help(MotSession *session, uint32_t cut, uint32_t helper, uint32
 int64_t mot_session_columns(const MotSession *session, uint32_t cut, uint32_t rank);
 /* The first of them in the whole weight. */
 int64_t mot_session_first_column(const MotSession *session, uint32_t cut, uint32_t rank);
-/* The place of each of them among those that are kept, -1 for those that are cut; of a rank that cuts nothing there it says nothing. */
-const int64_t *mot_session_places(const MotSession *session, uint32_t cut, uint32_t rank);
+/* Of each of them -1 if nobody computes it since the last mot_session_rebind, else 0. */
+const int64_t *mot_session_uncomputed(const MotSession *session, uint32_t cut, uint32_t rank);
 /* Binds the ranks to the cuts that were set; nothing moves. A failure ends the session. */
 MOT_CHECKED MotStatus mot_session_rebind(MotSession *session);
 

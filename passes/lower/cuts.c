@@ -381,12 +381,6 @@ static void spread_columns(MotLowering *l, const MotOp *op, MotLayer *layer, uin
     mot_cut_launch(l, &k, op, (MotCutRanks){layer->cut, MOT_WHO_CUTS}, y, result);
 }
 
-/* The gradient that the next step finds as its last, whoever computed it. */
-static void keep_last(MotLowering *l, const MotOp *op, const MotLayer *layer, uint32_t result)
-{
-    mot_lower_add_instr(l, MOT_INS_COPY, op, (uint32_t[]){result, layer->last - 1}, 2, 1);
-}
-
 /* The gradient on ranks that cut: of gathered columns, spread. */
 static void cut_gradient(MotLowering *l, MotOpId id, MotLayer *layer, const uint32_t *plain)
 {
@@ -408,8 +402,6 @@ static void cut_gradient(MotLowering *l, MotOpId id, MotLayer *layer, const uint
                                       l->program->bufs.data[result].global) +
                       1;
     spread_columns(l, op, layer, compact, result_dim, fill, result);
-    if (fill == MOT_CUT_LAST)
-        keep_last(l, op, layer, result);
 }
 
 void mot_lower_cut_product(MotLowering *l, MotOpId id)
@@ -433,6 +425,8 @@ void mot_lower_cut_product(MotLowering *l, MotOpId id)
     }
     if (cut.is_lendable)
         mot_lower_lend_product(l, id, layer, plain);
+    if (id == layer->dw && layer->last) /* whoever computed it */
+        mot_lower_add_instr(l, MOT_INS_COPY, op, (uint32_t[]){plain[2], layer->last - 1}, 2, 1);
 }
 
 MotInstr *mot_lower_cut_update(MotLowering *l, uint32_t number)

@@ -27,13 +27,15 @@ typedef struct {
     double other, *layer, whole;
 } Rank;
 
-/* Who computes columns for whom. */
+/* What ranks do not compute; whom they help, + 1, and with how much: by rank and layer. */
 typedef struct {
-    uint32_t lender[MOT_BALANCE_RANKS]; /* + 1; 0: nobody */
-    int64_t *columns;                   /* [n * n_layers], by helper */
-} Help;
+    int64_t *cut;
+    uint32_t lender[MOT_BALANCE_RANKS];
+    int64_t *help;
+} Split;
 
 struct MotZero {
+    MotCtx *ctx;
     uint32_t n, n_layers;
     const double *part;
     MotZeroOpts opts;
@@ -43,16 +45,32 @@ struct MotZero {
     uint32_t window;       /* the newest steps that `rank` is from */
     double *other, *layer; /* [LONG][n], [LONG][n * n_layers]: as if nothing were cut; a ring */
     double took[LONG];     /* by the slowest rank, as it was */
-    int64_t share[MOT_BALANCE_RANKS]; /* in the last step, */
-    int64_t *cut;                     /* and [n * n_layers]; */
-    int64_t *want, *old;              /* what is decided, and what was before */
-    Help help, now, old_help;         /* with lends: wanted, decided, and decided before */
-    double *helped; /* [n * n_layers]: wanted, as a part of the helper's products */
-    bool is_tried;  /* a move that is not judged yet, from step `effective` on */
+    int64_t share[MOT_BALANCE_RANKS]; /* in the last step */
+    Split now, want, old;             /* in the last step; what is decided, and what was before */
+    bool is_tried;                    /* a move that is not judged yet, from step `effective` on */
     int64_t effective, paused;
     double before, predicted;
-    Rank *rank; /* [n]: medians of the window */
+    Rank *rank;          /* [n]: medians of the window */
+    double *layers;      /* [n * n_layers]: theirs */
+    int64_t *left_out;   /* [n * n_layers]: columns that nobody computes, of `want`, */
+    int64_t *most_cut;   /* and that nobody would if nothing were lent */
+    double *column_cost; /* [n * n_layers]: of the budget */
+    MotLendPrice *price; /* [n * n_layers], or NULL */
 };
+
+static Split make_split(MotArena *arena, size_t n)
+{
+    return (Split){.cut = mot_arena_array(arena, int64_t, n),
+                   .help = mot_arena_array(arena, int64_t, n)};
+}
+
+static void copy_split(const MotZero *z, Split *to, const Split *from)
+{
+    size_t bytes = (size_t)z->n * z->n_layers * sizeof *to->cut;
+    memcpy(to->cut, from->cut, bytes);
+    memcpy(to->help, from->help, bytes);
+    memcpy(to->lender, from->lender, sizeof to->lender);
+}
 
 MotZero *mot_zero_make(MotCtx *ctx, const double *part, uint32_t n_layers, uint32_t n,
                        const MotZeroOpts *opts)
@@ -60,20 +78,22 @@ MotZero *mot_zero_make(MotCtx *ctx, const double *part, uint32_t n_layers, uint3
     MotArena *arena = &ctx->arena;
     MotZero *z = mot_arena_new(arena, MotZero);
     size_t all = (size_t)n * n_layers;
-    *z = (MotZero){.n = n, .n_layers = n_layers, .opts = *opts, .spent = opts->spent};
+    *z = (MotZero){.ctx = ctx, .n = n, .n_layers = n_layers, .opts = *opts, .spent = opts->spent};
     z->part = mot_arena_copy(arena, part, n_layers * sizeof *part);
     z->other = mot_arena_array(arena, double, (size_t)LONG *n);
     z->layer = mot_arena_array(arena, double, LONG *all);
     z->rank = mot_arena_array(arena, Rank, n);
+    z->layers = mot_arena_array(arena, double, all);
     for (uint32_t i = 0; i < n; i++)
-        z->rank[i].layer = mot_arena_array(arena, double, n_layers);
-    z->cut = mot_arena_array(arena, int64_t, all);
-    z->want = mot_arena_array(arena, int64_t, all);
-    z->old = mot_arena_array(arena, int64_t, all);
-    z->help.columns = mot_arena_array(arena, int64_t, all);
-    z->now.columns = mot_arena_array(arena, int64_t, all);
-    z->old_help.columns = mot_arena_array(arena, int64_t, all);
-    z->helped = mot_arena_array(arena, double, all);
+        z->rank[i].layer = z->layers + (size_t)i * n_layers;
+    z->now = make_split(arena, all);
+    z->want = make_split(arena, all);
+    z->old = make_split(arena, all);
+    z->left_out = mot_arena_array(arena, int64_t, all);
+    z->most_cut = mot_arena_array(arena, int64_t, all);
+    z->column_cost = mot_arena_array(arena, double, all);
+    if (opts->program)
+        z->price = mot_arena_array(arena, MotLendPrice, all);
     return z;
 }
 
@@ -117,48 +137,96 @@ static double recent(const MotZero *z, const double *rows, uint32_t width, uint3
     return median(x, z->window);
 }
 
-/* Of the budget for a step with these cuts. */
-static double cost_of(const MotZero *z, const MotCutTimes *t, const int64_t *cut)
+/* The measured step as what is to be split; the ranks' medians, whose `other` has to outlive it. */
+static MotSurplus make_surplus(const MotZero *z, const MotCutTimes *t, const uint32_t *lender,
+                               double *other)
 {
-    double cost = 0, shares = 0;
-    if (z->opts.lends)
-        return 0;
+    for (uint32_t i = 0; i < z->n; i++)
+        other[i] = z->rank[i].other;
+    return (MotSurplus){.n = z->n,
+                        .n_layers = z->n_layers,
+                        .other = other,
+                        .layer = z->layers,
+                        .columns = t->columns,
+                        .share = t->share,
+                        .lender = lender,
+                        .price = z->price,
+                        .most_cut = z->most_cut,
+                        .cost = z->column_cost,
+                        .most = z->opts.most_away};
+}
+
+/* Of `cut` columns, those that nobody computes. */
+static void find_left_out(const MotZero *z, const Split *split, int64_t *out)
+{
+    memcpy(out, split->cut, (size_t)z->n * z->n_layers * sizeof *out);
+    for (uint32_t h = 0; h < z->n; h++)
+        for (uint32_t l = 0; split->lender[h] && l < z->n_layers; l++)
+            out[(split->lender[h] - 1) * z->n_layers + l] -= split->help[h * z->n_layers + l];
+}
+
+/* What a column that is left out costs of the budget, by rank and layer. */
+static void find_costs(const MotZero *z, const MotCutTimes *t)
+{
+    double shares = 0;
     for (uint32_t i = 0; i < z->n; i++)
         shares += (double)t->share[i];
-    for (uint32_t k = 0; k < z->n * z->n_layers; k++) {
-        uint32_t rank = k / z->n_layers, layer = k % z->n_layers;
-        if (cut[k])
-            cost += z->part[layer] * (double)t->share[rank] / shares * (double)cut[k] /
-                    (double)t->columns[k];
-    }
+    for (uint32_t k = 0; k < z->n * z->n_layers; k++)
+        z->column_cost[k] = t->columns[k]
+                                ? z->part[k % z->n_layers] * (double)t->share[k / z->n_layers] /
+                                      shares / (double)t->columns[k]
+                                : 0;
+}
+
+/* Of the budget for a step in which nobody computes these columns. */
+static double cost_of(const MotZero *z, const int64_t *left_out)
+{
+    double cost = 0;
+    for (uint32_t k = 0; k < z->n * z->n_layers; k++)
+        cost += z->column_cost[k] * (double)left_out[k];
     return cost;
 }
 
-/* Whether so many more steps with these cuts are within the budget. */
-static bool can_afford(const MotZero *z, const MotCutTimes *t, const int64_t *cut, int steps)
+/* Whether so many more steps at this cost are within the budget. */
+static bool can_afford(const MotZero *z, const MotCutTimes *t, double cost, int steps)
 {
-    return z->spent + steps * cost_of(z, t, cut) <= z->opts.budget * (double)t->steps;
+    return z->spent + steps * cost <= z->opts.budget * (double)t->steps;
+}
+
+static bool is_same(const MotZero *z, const MotCutTimes *t)
+{
+    size_t bytes = (size_t)z->n * z->n_layers * sizeof *t->cut;
+    return memcmp(z->now.cut, t->cut, bytes) == 0 && memcmp(z->now.help, t->help, bytes) == 0;
 }
 
 /* Other shares end all cuts, and void what was decided. */
-static void forget(MotZero *z)
+static void follow_shares(MotZero *z, const int64_t *share)
 {
+    if (memcmp(z->share, share, z->n * sizeof *share) == 0)
+        return;
+    memcpy(z->share, share, z->n * sizeof *share);
     z->since = 0;
     z->is_tried = false;
-    memset(z->now.lender, 0, sizeof z->now.lender);
-    memset(z->now.columns, 0, (size_t)z->n * z->n_layers * sizeof *z->now.columns);
+    if (z->opts.program)
+        mot_lend_price_find(z->opts.program, z->opts.cost, z->price);
 }
 
 /* Notes a step; those right after a change of the cuts count for nothing. */
 static void note(MotZero *z, const MotCutTimes *t)
 {
     uint32_t all = z->n * z->n_layers;
-    if (memcmp(z->share, t->share, z->n * sizeof *z->share) != 0)
-        forget(z);
-    memcpy(z->share, t->share, z->n * sizeof *z->share);
-    if (memcmp(z->cut, t->cut, all * sizeof *z->cut) != 0)
+    double unused[MOT_BALANCE_RANKS];
+    MotSurplus surplus = make_surplus(z, t, z->now.lender, unused);
+    MotSplitting split = {z->left_out, z->now.help};
+    follow_shares(z, t->share);
+    if (!is_same(z, t))
         z->since = 0;
-    memcpy(z->cut, t->cut, all * sizeof *z->cut);
+    memcpy(z->now.cut, t->cut, all * sizeof *t->cut);
+    memcpy(z->now.help, t->help, all * sizeof *t->help);
+    memcpy(z->now.lender, t->lender, z->n * sizeof *t->lender);
+    find_left_out(z, &z->now, z->left_out);
+    find_costs(z, t);
+    z->spent += cost_of(z, z->left_out);
     if (z->since++ < WARM_UP)
         return;
     uint32_t at = place_of(z, 0);
@@ -169,7 +237,7 @@ static void note(MotZero *z, const MotCutTimes *t)
             uint32_t k = i * z->n_layers + l;
             if (t->columns[k] == 0)
                 continue;
-            double done = 1 - (double)t->cut[k] / (double)t->columns[k] + t->helped[k];
+            double done = mot_semi_part(&surplus, &split, i, l);
             other -= t->layer[k];
             z->layer[(size_t)at * all + k] = done > 0 ? t->layer[k] / done : 0;
         }
@@ -217,7 +285,7 @@ static double ratio_at(const MotZero *z, uint32_t i, double part)
 static bool cuts(const MotZero *z, uint32_t i)
 {
     for (uint32_t l = 0; l < z->n_layers; l++)
-        if (z->cut[i * z->n_layers + l])
+        if (z->now.cut[i * z->n_layers + l])
             return true;
     return false;
 }
@@ -306,28 +374,8 @@ static double total(const MotZero *z, const int64_t *cut)
     return sum;
 }
 
-static void copy_help(const MotZero *z, Help *to, const Help *from)
-{
-    memcpy(to->lender, from->lender, sizeof to->lender);
-    memcpy(to->columns, from->columns, (size_t)z->n * z->n_layers * sizeof *to->columns);
-}
-
-/* Rank h computes this part of rank i's products: of each layer as many blocks as that holds. */
-static void help(MotZero *z, const MotCutTimes *t, uint32_t h, uint32_t i, double part)
-{
-    z->help.lender[h] = i + 1;
-    for (uint32_t l = 0; l < z->n_layers; l++) {
-        uint32_t own = h * z->n_layers + l, theirs = i * z->n_layers + l;
-        int64_t n = (int64_t)(part * (double)t->columns[theirs]) / MOT_CUT_BLOCK * MOT_CUT_BLOCK;
-        z->help.columns[own] = n;
-        z->want[theirs] += n;
-        if (n)
-            z->helped[own] =
-                (double)n / (double)t->columns[theirs] * (double)t->share[i] / (double)t->share[h];
-    }
-}
-
-static void find_help(MotZero *z, const MotCutTimes *t)
+/* Who may help whom: by what all that can be lent takes. */
+static void find_lenders(const MotZero *z, const MotCutTimes *t, uint32_t *out_lender)
 {
     MotLendRank rank[MOT_BALANCE_RANKS];
     MotHelp found[MOT_BALANCE_RANKS];
@@ -337,51 +385,77 @@ static void find_help(MotZero *z, const MotCutTimes *t)
     for (uint32_t i = 0; i < z->n; i++)
         rank[i] = (MotLendRank){z->rank[i].whole, z->rank[i].whole - z->rank[i].other,
                                 (double)t->share[i] / shares, straggles(z, i)};
-    mot_lend_share_out(rank, z->n, z->opts.most, found);
+    mot_lend_share_out(rank, z->n, z->opts.most_away, found);
     for (uint32_t h = 0; h < z->n; h++)
-        if (found[h].lender)
-            help(z, t, h, found[h].lender - 1, found[h].part);
+        out_lender[h] = found[h].lender;
+}
+
+/* What stragglers would leave out if they lent nothing. */
+static void find_most_cut(MotZero *z, const MotCutTimes *t)
+{
+    double target = find_target(z);
+    memset(z->most_cut, 0, (size_t)z->n * z->n_layers * sizeof *z->most_cut);
+    for (uint32_t i = 0; i < z->n; i++)
+        if (straggles(z, i) && z->rank[i].whole > target)
+            fit(z, &z->rank[i], z->rank[i].whole - target, t->columns + (size_t)i * z->n_layers,
+                z->most_cut + (size_t)i * z->n_layers);
+}
+
+/* What is cut of what is left to cut, and what is lent. */
+static void split(MotZero *z, const MotCutTimes *t)
+{
+    double other[MOT_BALANCE_RANKS];
+    MotSplitting split = {z->left_out, z->want.help};
+    find_lenders(z, t, z->want.lender);
+    MotSurplus surplus = make_surplus(z, t, z->want.lender, other);
+    surplus.budget =
+        fmax(0, z->opts.budget * (double)t->steps - z->spent) / (double)(t->steps - t->step);
+    mot_semi_split(z->ctx, &surplus, &split);
+    memcpy(z->want.cut, z->left_out, (size_t)z->n * z->n_layers * sizeof *z->left_out);
+    for (uint32_t h = 0; h < z->n; h++)
+        for (uint32_t l = 0; z->want.lender[h] && l < z->n_layers; l++)
+            z->want.cut[(z->want.lender[h] - 1) * z->n_layers + l] +=
+                z->want.help[h * z->n_layers + l];
 }
 
 /* What should be cut or lent, by the measurements in the window. */
 static void find_cuts(MotZero *z, const MotCutTimes *t)
 {
-    size_t all = (size_t)z->n * z->n_layers;
-    double target = find_target(z);
-    memset(z->want, 0, all * sizeof *z->want);
-    memset(z->help.lender, 0, sizeof z->help.lender);
-    memset(z->help.columns, 0, all * sizeof *z->help.columns);
-    memset(z->helped, 0, all * sizeof *z->helped);
+    size_t bytes = (size_t)z->n * z->n_layers * sizeof *z->most_cut;
+    find_most_cut(z, t);
     if (z->opts.lends) {
-        find_help(z, t);
+        split(z, t);
         return;
     }
-    for (uint32_t i = 0; i < z->n; i++)
-        if (straggles(z, i) && z->rank[i].whole > target)
-            fit(z, &z->rank[i], z->rank[i].whole - target, t->columns + (size_t)i * z->n_layers,
-                z->want + (size_t)i * z->n_layers);
-    if (total(z, z->cut) == 0 && !can_afford(z, t, z->want, SHORT)) /* not worth the beginning */
-        memset(z->want, 0, (size_t)z->n * z->n_layers * sizeof *z->want);
+    memcpy(z->want.cut, z->most_cut, bytes);
+    if (total(z, z->now.cut) == 0 && !can_afford(z, t, cost_of(z, z->most_cut), SHORT))
+        memset(z->want.cut, 0, bytes); /* not worth the beginning */
 }
 
-/* The slowest rank's step with these cuts and this help. */
-static double predict(const MotZero *z, const MotCutTimes *t, const int64_t *cut,
-                      const double *helped, uint32_t *out_slowest)
+/* What a step takes that is split so. */
+static double predict(MotZero *z, const MotCutTimes *t, const Split *split)
 {
+    double other[MOT_BALANCE_RANKS];
+    MotSurplus surplus = make_surplus(z, t, split->lender, other);
+    find_left_out(z, split, z->left_out);
+    return mot_semi_seconds(&surplus, &(MotSplitting){z->left_out, split->help});
+}
+
+/* By what it computed. */
+static uint32_t find_slowest(const MotZero *z, const MotCutTimes *t)
+{
+    uint32_t slowest = 0;
     double most = -1;
     for (uint32_t i = 0; i < z->n; i++) {
         double seconds = z->rank[i].whole;
         for (uint32_t l = 0; l < z->n_layers; l++) {
             uint32_t k = i * z->n_layers + l;
-            seconds -= saved(&z->rank[i], l, t->columns[k], cut[k]);
-            seconds += z->rank[i].layer[l] * helped[k];
+            seconds -= saved(&z->rank[i], l, t->columns[k], t->cut[k]);
         }
-        if (seconds > most) {
-            most = seconds;
-            *out_slowest = i;
-        }
+        slowest = seconds > most ? i : slowest;
+        most = fmax(most, seconds);
     }
-    return most;
+    return slowest;
 }
 
 /* ---- Decisions ---- */
@@ -392,80 +466,75 @@ static double median_took(const MotZero *z)
     return recent(z, z->took, 1, 0);
 }
 
+static MotCutDecision say(const MotZero *z, MotBalanceKind kind, const Split *split)
+{
+    return (MotCutDecision){.kind = kind,
+                            .cut = split->cut,
+                            .lender = split->lender,
+                            .help = split->help,
+                            .before = z->before,
+                            .predicted = z->predicted};
+}
+
 static void judge(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
 {
     double measured = z->before - median_took(z);
     bool was_worth_it = measured >= 0.5 * z->predicted;
-    *out = (MotCutDecision){.kind = was_worth_it ? MOT_BALANCE_MEASURED : MOT_BALANCE_UNDO,
-                            .cut = z->old,
-                            .lender = z->opts.lends ? z->old_help.lender : NULL,
-                            .help = z->old_help.columns,
-                            .before = z->before,
-                            .predicted = z->predicted,
-                            .measured = measured};
+    *out = say(z, was_worth_it ? MOT_BALANCE_MEASURED : MOT_BALANCE_UNDO, &z->old);
+    out->measured = measured;
     z->is_tried = false;
-    if (was_worth_it)
-        return;
-    z->paused = t->step + PAUSE;
-    copy_help(z, &z->now, &z->old_help);
+    if (!was_worth_it)
+        z->paused = t->step + PAUSE;
 }
 
 static void move(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
 {
-    uint32_t slowest, other;
     find_cuts(z, t);
-    double now = predict(z, t, z->cut, t->helped, &slowest),
-           then = predict(z, t, z->want, z->helped, &other);
-    double had = total(z, z->cut), wanted = total(z, z->want);
+    double now = predict(z, t, &z->now), then = predict(z, t, &z->want);
+    double had = total(z, z->now.cut), wanted = total(z, z->want.cut);
     bool saves = now - then >= GAIN * now && t->step >= z->paused;
     bool frees = had - wanted > FEWER * had;
     if (!saves && !frees)
         return;
-    *out = (MotCutDecision){.kind = MOT_BALANCE_MOVE,
-                            .rank = slowest,
-                            .cut = z->want,
-                            .lender = z->opts.lends ? z->now.lender : NULL,
-                            .help = z->now.columns,
-                            .before = now,
-                            .predicted = now - then};
-    memcpy(z->old, z->cut, (size_t)z->n * z->n_layers * sizeof *z->old);
-    copy_help(z, &z->old_help, &z->now);
-    copy_help(z, &z->now, &z->help);
-    z->is_tried = saves;
-    z->effective = t->step + MOT_BALANCE_DELAY;
     z->before = median_took(z);
     z->predicted = now - then;
+    *out = say(z, MOT_BALANCE_MOVE, &z->want);
+    out->rank = find_slowest(z, t);
+    out->before = now;
+    copy_split(z, &z->old, &z->now);
+    z->is_tried = saves;
 }
 
-/* Nothing is cut any more, whatever that takes. */
-static void stop(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
+/* The budget is spent: nothing is left out any more, whatever that takes. */
+static void stop(MotZero *z, MotCutDecision *out)
 {
-    memset(z->want, 0, (size_t)z->n * z->n_layers * sizeof *z->want);
-    *out = (MotCutDecision){.kind = MOT_BALANCE_MOVE, .is_spent = true, .cut = z->want};
+    copy_split(z, &z->want, &z->now);
+    for (uint32_t k = 0; k < z->n * z->n_layers; k++)
+        z->want.cut[k] -= z->left_out[k];
+    z->before = z->predicted = 0;
+    *out = say(z, MOT_BALANCE_MOVE, &z->want);
+    out->is_spent = true;
     z->is_tried = false;
-    z->effective = t->step + MOT_BALANCE_DELAY;
 }
 
 void mot_zero_decide(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
 {
     *out = (MotCutDecision){.kind = MOT_BALANCE_KEEP};
-    z->spent += cost_of(z, t, t->cut);
     note(z, t);
     if (t->step < z->effective || t->step + MOT_BALANCE_DELAY >= t->steps)
         return;
-    if (total(z, t->cut) > 0 && !can_afford(z, t, t->cut, MOT_BALANCE_DELAY)) {
-        stop(z, t, out);
-        return;
-    }
-    if (z->since < WARM_UP + SHORT)
-        return;
-    z->window = SHORT;
-    if (z->is_tried) {
-        judge(z, t, out);
-    } else if (has_clear_change(z) || z->since >= WARM_UP + LONG) {
-        z->window = has_clear_change(z) ? SHORT : LONG;
-        find_ranks(z);
-        move(z, t, out);
+    double cost = cost_of(z, z->left_out);
+    if (cost > 0 && !can_afford(z, t, cost, MOT_BALANCE_DELAY)) {
+        stop(z, out);
+    } else if (z->since >= WARM_UP + SHORT) {
+        z->window = SHORT;
+        if (z->is_tried) {
+            judge(z, t, out);
+        } else if (has_clear_change(z) || z->since >= WARM_UP + LONG) {
+            z->window = has_clear_change(z) ? SHORT : LONG;
+            find_ranks(z);
+            move(z, t, out);
+        }
     }
     if (out->kind == MOT_BALANCE_MOVE || out->kind == MOT_BALANCE_UNDO)
         z->effective = t->step + MOT_BALANCE_DELAY;
@@ -478,5 +547,5 @@ static void decide(void *self, const MotCutTimes *times, MotCutDecision *out_dec
 
 MotCutPolicy mot_zero_policy(MotZero *zero)
 {
-    return (MotCutPolicy){zero->opts.lends, zero, decide};
+    return (MotCutPolicy){zero, decide};
 }

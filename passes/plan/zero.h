@@ -9,6 +9,9 @@
  * K columns, by layer; what rounding leaves over goes to the layers whose columns take longest, as measured. For a device that is chi
  * times slower than the others and has nothing but products, gamma = 1 - 1 / chi.
  *
+ * Where layers can be lent, others compute these columns as far as that pays, which costs no accuracy (semi.h); only then cuts are made, at a rate that
+ * lets the budget last.
+ *
  * Cuts cost accuracy: what is left out, as a part of the products of all layers and steps, is at most the budget; when it is spent nothing is cut any
  * more. A change has to save GAIN of the step; one that saved less than half of what was predicted is undone. Cuts that are no longer
  * needed end. Everything follows from the measurements given, in their order. Time: medians of 30 steps by rank and layer.
@@ -17,7 +20,7 @@
 #define MOTLEY_PASSES_PLAN_ZERO_H
 
 #include "ir/balance.h"
-#include "support/context.h"
+#include "passes/plan/semi.h"
 
 /* To what time of the others a straggler is brought. */
 typedef enum MotTarget { MOT_TARGET_MEAN, MOT_TARGET_MEDIAN, MOT_TARGET_MIN } MotTarget;
@@ -26,14 +29,13 @@ typedef struct MotZeroOpts {
     MotTarget target;
     double most;   /* of a layer's columns that a rank may leave out, below 1 */
     double budget; /* part of all products of the training that may be left out */
-    bool
-        lends; /* stragglers have others compute the columns instead: nothing is lost, nothing spent (lend.h) */
-    double spent; /* of it before the first step, in steps (mot_zero_spent) */
+    double spent;  /* of it before the first step, in steps (mot_zero_spent) */
+    /* With the shares at hand; NULL: what cutting and lending take is not known, as of plans of several axes. */
+    const MotProgram *program;
+    const MotCost *cost;
+    bool lends; /* others compute the columns, as far as that pays: only where that is known */
+    double most_away; /* of a layer's columns that are cut and lent together, below 1 */
 } MotZeroOpts;
-
-enum {
-    MOT_CUT_BLOCK = 8
-}; /* columns: what is left stays a multiple of a vector where it was one */
 
 typedef struct MotZero MotZero;
 

@@ -86,6 +86,6 @@ check "a folder without a training is refused with 2, not $code" [ "$code" = 2 ]
 
 code=0; train refused calm 5 --balance more -q 2>"$work/err" || code=$?
 check "another mode is refused with 2, not $code" [ "$code" = 2 ]
-check "with those that there are" grep -q 'it is off, shares, migrate, zero or auto' "$work/err"
+check "with those that there are" grep -q 'it is off, shares, migrate, zero, semi or auto' "$work/err"
 
 finish

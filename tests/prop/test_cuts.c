@@ -15,7 +15,31 @@ enum { N_SEEDS = 1 };
 
 /* ---- Lists ---- */
 
-/* Cuts some ranks at random; says what they left out. */
+/* Who helps whom in a mesh of two, and of four: position + 1. */
+static const int64_t lenders[][MAX_DEVICES] = {{0, 1}, {0, 0, 2, 1}};
+
+/* Some of the kept columns go to the rank's helpers instead; at least one stays. Returns how many do. */
+static int64_t lend_some(MotSession *session, const MotProgram *p, uint32_t cut, uint32_t rank,
+                         int64_t *kept, int64_t n, unsigned *seed)
+{
+    const int64_t *lender = lenders[p->mesh.n_devices == 4];
+    for (uint32_t h = 0; h < p->mesh.n_devices; h++) {
+        int64_t list[1024], n_list = 0, stay = 0;
+        if (lender[h] != (int64_t)rank + 1)
+            continue;
+        for (int64_t k = 0; k < n; k++) {
+            if (k > 0 && rand_r(seed) % 3 == 0)
+                list[n_list++] = kept[k];
+            else
+                kept[stay++] = kept[k];
+        }
+        n = stay;
+        mot_session_help(session, cut, h, rank, list, n_list);
+    }
+    return n;
+}
+
+/* Cuts some ranks at random, which also lend some columns where that is possible; says what they left out. */
 static void cut_some(MotSession *session, const MotProgram *p, uint32_t cut, const Layer *layer,
                      int64_t columns, unsigned *seed, Lists *out)
 {
@@ -31,6 +55,8 @@ static void cut_some(MotSession *session, const MotProgram *p, uint32_t cut, con
             if (!out->is_cut[r][first + k])
                 kept[n_kept++] = k;
         }
+        if (p->cuts.data[cut].is_lendable)
+            n_kept = lend_some(session, p, cut, r, kept, n_kept, seed);
         mot_session_cut(session, cut, r, kept, n_kept);
     }
 }
@@ -157,6 +183,21 @@ static void cut_layers_are_masked_ones(void **state)
     }
 }
 
+/* A rank that leaves some columns out and has others compute some: what these compute is as if it did so itself. */
+static void cut_layers_that_are_lent_too(void **state)
+{
+    static const char *const backends[] = {"ref", "cpu"};
+    MotCtx *ctx = *state;
+    for (unsigned i = 0; i < 4; i++) {
+        MotScope scope = mot_scope_begin(ctx);
+        check_masked(ctx,
+                     &(Setup){&gpt, &meshes[i / 2 ? 3 : 1], "sgd:lr=0.1,clip=1.0", backends[i % 2],
+                              MOT_CUT_ZERO, WEIGHTS_ONLY, true},
+                     first_seed);
+        mot_scope_end(ctx, scope);
+    }
+}
+
 /* ---- What a cut leaves alone ---- */
 
 /* A plan that allows cuts, of which none is made, computes bit for bit what one without does. */
@@ -265,17 +306,34 @@ static void read_weights(Run *r, Traced *traced, int step)
                                  &traced[i].at[step]));
 }
 
-/* Two steps, the second one cut; every weight that was cut is checked. */
+/* Every rank lends some columns of every layer and cuts none. */
+static void lend_layers(Run *r, unsigned *seed)
+{
+    for (uint32_t c = 0; c < r->program->cuts.n; c++)
+        for (uint32_t rank = 0; rank < r->program->mesh.n_devices; rank++) {
+            int64_t n = mot_session_columns(r->session, c, rank), kept[1024];
+            for (int64_t k = 0; k < n; k++)
+                kept[k] = k;
+            if (r->program->cuts.data[c].is_lendable && n)
+                mot_session_cut(r->session, c, rank, kept,
+                                lend_some(r->session, r->program, c, rank, kept, n, seed));
+        }
+    require(r->job.ctx, mot_session_rebind(r->session));
+}
+
+/* Two steps, the second one cut, and both lent with `lends`; every weight that was cut is checked. */
 static void check_fill(MotCtx *ctx, MotCutFill fill, const char *optimizer, double decay,
-                       const char *backend)
+                       const char *backend, bool lends)
 {
     static Traced traced[MAX_LAYERS];
     static Lists lists;
     unsigned seed = first_seed;
-    Setup setup = {&gpt, &meshes[1], optimizer, backend, fill, WEIGHTS_ONLY, false};
+    Setup setup = {&gpt, &meshes[1], optimizer, backend, fill, WEIGHTS_ONLY, lends};
     Run r = open_run(ctx, &setup, &seed);
     MotBuilder b = mot_builder_make(mot_graph_clone(ctx, r.job.graph));
     read_weights(&r, traced, 0);
+    if (lends)
+        lend_layers(&r, &seed);
     train_step(&r.job, r.session, 0);
     read_weights(&r, traced, 1);
     for (uint32_t i = 0; i < r.layers.n; i++) {
@@ -304,17 +362,18 @@ static void fills_are_what_they_say(void **state)
 {
     static const char *const backends[] = {"ref", "cpu"};
     for (int i = 0; i < 2; i++) {
-        check_fill(*state, MOT_CUT_ZERO, "sgd:lr=0.01", 0, backends[i]);
-        check_fill(*state, MOT_CUT_MEAN, "sgd:lr=0.01", 0, backends[i]);
-        check_fill(*state, MOT_CUT_LAST, "sgd:lr=0.01", 0, backends[i]);
+        check_fill(*state, MOT_CUT_ZERO, "sgd:lr=0.01", 0, backends[i], false);
+        check_fill(*state, MOT_CUT_MEAN, "sgd:lr=0.01", 0, backends[i], false);
+        check_fill(*state, MOT_CUT_LAST, "sgd:lr=0.01", 0, backends[i], false);
+        check_fill(*state, MOT_CUT_LAST, "sgd:lr=0.01", 0, backends[i], true);
     }
 }
 
 /* A decay of 0.5 would be seen. */
 static void what_is_cut_does_not_decay(void **state)
 {
-    check_fill(*state, MOT_CUT_ZERO, "sgd:lr=0.01,wd=0.5", 0.5, "ref");
-    check_fill(*state, MOT_CUT_LAST, "sgd:lr=0.01,wd=0.5", 0.5, "cpu");
+    check_fill(*state, MOT_CUT_ZERO, "sgd:lr=0.01,wd=0.5", 0.5, "ref", false);
+    check_fill(*state, MOT_CUT_LAST, "sgd:lr=0.01,wd=0.5", 0.5, "cpu", true);
 }
 
 /* ---- Which columns ---- */
@@ -324,15 +383,20 @@ enum { N_LEFT_OUT = 7, FIRST_LOOK = 4, SECOND_LOOK = 10, N_LOOKS = 6 };
 /* Decides two steps ahead that rank 0 leaves out so many columns of every layer, the second time as many others. */
 static void decide_twice(void *self, const MotCutTimes *t, MotCutDecision *out)
 {
+    static const uint32_t lender[MAX_DEVICES];
+    static const int64_t help[2 * MAX_LAYERS];
     int64_t *cut = self;
     bool is_due =
         t->step + MOT_BALANCE_DELAY == FIRST_LOOK || t->step + MOT_BALANCE_DELAY == SECOND_LOOK;
-    *out = (MotCutDecision){.kind = is_due ? MOT_BALANCE_MOVE : MOT_BALANCE_KEEP, .cut = cut};
+    *out = (MotCutDecision){.kind = is_due ? MOT_BALANCE_MOVE : MOT_BALANCE_KEEP,
+                            .cut = cut,
+                            .lender = lender,
+                            .help = help};
     for (uint32_t l = 0; l < t->n_layers; l++)
         cut[l] = N_LEFT_OUT;
 }
 
-/* L1 change of each column a step; in place of those that `place` says are cut what was there. */
+/* L1 change of each column a step; in place of those that are cut what was there. */
 static void renew(const MotTensor *now, const MotTensor *last, int dim, int64_t steps,
                   const bool *is_cut, double *priority)
 {
@@ -354,12 +418,12 @@ static void renew(const MotTensor *now, const MotTensor *last, int dim, int64_t 
 static void check_least(const MotSession *session, const double *priority, const int64_t *computed,
                         int64_t step, int64_t columns, bool *out_is_cut)
 {
-    const int64_t *place = mot_session_places(session, 0, 0);
+    const int64_t *held = mot_session_uncomputed(session, 0, 0);
     double most_cut = 0, least_kept = INFINITY;
     int64_t n_cut = 0;
     for (int64_t k = 0; k < columns; k++) {
         double owed = priority[k] * (double)(step - computed[k] + MOT_CUT_REFRESH);
-        out_is_cut[k] = place[k] < 0;
+        out_is_cut[k] = held[k] < 0;
         n_cut += out_is_cut[k];
         if (out_is_cut[k])
             most_cut = fmax(most_cut, owed);
@@ -376,7 +440,7 @@ static void columns_that_owe_least_are_left_out(void **state)
     Setup setup = {&mlp, &meshes[1], "sgd:lr=0.01", "ref", MOT_CUT_ZERO, ROWS_ONLY, false};
     Run r = open_run(ctx, &setup, NULL);
     int64_t *cut = mot_arena_array(&ctx->arena, int64_t, 2 * (size_t)r.program->cuts.n);
-    MotCutPolicy policy = {false, cut, decide_twice};
+    MotCutPolicy policy = {cut, decide_twice};
     MotCutter *cutter;
     MotTensor last, now;
     double priority[64];
@@ -518,6 +582,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
         TEST(cut_layers_are_masked_ones),
+        TEST(cut_layers_that_are_lent_too),
         TEST(no_cut_is_no_difference),
         TEST(evaluation_is_whole),
         TEST(fills_are_what_they_say),

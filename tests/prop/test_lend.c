@@ -2,8 +2,12 @@
  * Lent columns: random ones of layers that are split by rows or columns of their weights, to one and several helpers, by one and several lenders,
  * with uneven and zero shares. Whoever computes them, losses, weights and moments are those of one device.
  *
+ * What the policy takes for the price of links is what the bound exchanges move.
+ *
  *     test_lend [--seed N]      reproduces one failure
  */
+#include "passes/plan/evaluate.h"
+#include "passes/plan/lend_price.h"
 #include "tests/layer_plans.h"
 #include "tests/test_ctx.h"
 
@@ -26,6 +30,66 @@ static void lend_some(MotSession *session, uint32_t cut, const int64_t *lender, 
             mot_session_help(session, cut, h, rank, list[h], n[h]);
     if (columns)
         mot_session_cut(session, cut, rank, kept, n_kept);
+}
+
+/* ---- What travels ---- */
+
+/* Seconds of a layer's exchanges under these bindings: the latency, and what the rank with most of it receives. */
+static double time_exchanges(const MotProgram *p, const MotBinding *bindings, uint32_t cut,
+                             const MotCost *cost)
+{
+    double seconds = 0;
+    for (uint32_t i = 0; i < p->section[MOT_SECTION_STEP].n; i++) {
+        const MotInstr *ins = &p->section[MOT_SECTION_STEP].data[i];
+        double most = 0;
+        if (ins->cut != cut + 1 || ins->who != MOT_WHO_IF_LENT)
+            continue;
+        for (uint32_t r = 0; r < p->mesh.n_devices; r++) {
+            double bytes = 0;
+            for (uint32_t k = ins->n_in; k < ins->n_bufs; k++)
+                bytes += (double)mot_type_bytes(&bindings[r].types[ins->bufs[k]]);
+            most = fmax(most, bytes);
+        }
+        seconds += cost->latency + most / cost->bandwidth;
+    }
+    return seconds;
+}
+
+/* Rank 0 lends to all others, each a different number of columns. */
+static void prices_are_what_travels(void **state)
+{
+    static const Model *const models[] = {&mlp, &gpt};
+    MotCtx *ctx = *state;
+    for (int i = 0; i < 4; i++) {
+        unsigned seed = first_seed;
+        Setup setup = {models[i / 2], &meshes[i % 2 ? 3 : 1], "sgd:lr=0.1", "ref",
+                       MOT_CUT_NONE,  WEIGHTS_ONLY,           true};
+        Run r = open_run(ctx, &setup, &seed);
+        MotProgram *p = r.pipeline->stages.data[0];
+        MotBinding bindings[MAX_DEVICES];
+        MotCost *cost;
+        require(ctx, mot_cost_of_plan(r.plan, &cost));
+        MotLendPrice *price =
+            mot_arena_array(&ctx->arena, MotLendPrice, p->mesh.n_devices * p->cuts.n);
+        mot_lend_price_find(p, cost, price);
+        MotAmounts amounts = {.helpers = p->mesh.n_devices - 1};
+        for (uint32_t h = 1; h < p->mesh.n_devices; h++) {
+            p->lender[h] = 1;
+            amounts.lent += h;
+            amounts.helped = h;
+            for (uint32_t l = 0; l < p->cuts.n; l++)
+                p->cuts.data[l].n_helped[h] = p->cuts.data[l].is_lendable ? h : 0;
+        }
+        for (uint32_t k = 0; k < p->mesh.n_devices; k++)
+            require(ctx, mot_program_bind(ctx, p, k, &bindings[k]));
+        for (uint32_t l = 0; l < p->cuts.n; l++) {
+            double wanted = time_exchanges(p, bindings, l, cost),
+                   found = mot_linear_at(&price[l].travels, &amounts);
+            assert_true(p->cuts.data[l].is_lendable == isfinite(found));
+            assert_true(!isfinite(found) || fabs(found - wanted) <= 1e-9 * wanted);
+        }
+        mot_session_close(r.session);
+    }
 }
 
 /* Whoever computes them, the products are those of one device. */
@@ -77,6 +141,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--seed") == 0)
         first_seed = (unsigned)strtoul(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(lent_columns_are_computed_by_others, make_ctx, drop_ctx)};
+        cmocka_unit_test_setup_teardown(lent_columns_are_computed_by_others, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(prices_are_what_travels, make_ctx, drop_ctx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

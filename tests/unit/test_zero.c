@@ -87,7 +87,9 @@ static void simulate(MotCtx *ctx, const Case *c, Outcome *o)
     MotZero *zero = mot_zero_make(ctx, part, LAYERS, RANKS, &c->opts);
     MotCutPolicy policy = mot_zero_policy(zero);
     int64_t columns[ALL], pending[ALL], effective = -1;
-    double busy[RANKS], layer[ALL], helped[ALL] = {0};
+    double busy[RANKS], layer[ALL];
+    int64_t help[ALL] = {0};
+    uint32_t lender[RANKS] = {0};
     memset(o, 0, sizeof *o);
     seed = 7;
     for (uint32_t k = 0; k < ALL; k++)
@@ -98,7 +100,7 @@ static void simulate(MotCtx *ctx, const Case *c, Outcome *o)
             memcpy(o->cut, pending, sizeof pending);
         measure(c, step, o->cut, busy, layer);
         MotCutTimes times = {step,  c->steps, RANKS,  LAYERS, share, busy,
-                             layer, columns,  o->cut, helped, busy};
+                             layer, columns,  o->cut, lender, help,  busy};
         policy.decide(policy.self, &times, &d);
         if (d.kind == MOT_BALANCE_KEEP)
             continue;
