@@ -45,6 +45,7 @@ CHAR_BATCH = 30
 FINE = nets.GptConfig(layers=1, dim=70, heads=35, seq=16, vocab=65)
 FINE_BATCH = 28
 BENCH = nets.GptConfig(layers=6, dim=384, heads=6, seq=256, vocab=65, bias=False)
+BENCH_MIDDLE = nets.GptConfig(layers=4, dim=128, heads=4, seq=128, vocab=65, bias=False)
 BENCH_VIT = nets.VitConfig(layers=3, dim=128, heads=16, image=8, patch=2, classes=10)
 BENCH_VIT_BATCH = 64
 BENCH_OPTIMIZER = "adamw:lr=0.0003,betas=0.9/0.95,eps=1e-8,wd=0.1"
@@ -353,6 +354,7 @@ def bench_vit(seed):
 BENCH_MODELS = {
     "gpt": lambda: bench_gpt(BENCH, 4),  # nanoGPT without biases
     "gpt30": lambda: bench_gpt(BENCH, 30),
+    "gpt4": lambda: bench_gpt(BENCH_MIDDLE, 8),
     "char32": lambda: bench_gpt(CHAR, 32),  # gpt_char.onnx for four replicas
     "mlp": bench_mlp,
     "vit1": lambda: bench_vit(1),

@@ -80,6 +80,10 @@ train delayed 3 "$demo,replicas=4,delay=1" -c "$work/slow.yaml" --fix '*=batch' 
 last_ms() { sed -n "3s/.*\"ranks\": \[[^}]*\"$2\": \([0-9.]*\).*/\1/p" "$work/$1/steps.jsonl" | head -1; }
 check "delayed messages travel beside the step" awk -v a="$(last_ms at_once comm_ms)" -v b="$(last_ms delayed comm_ms)" -v busy="$(last_ms delayed busy_ms)" \
     'BEGIN { exit !(a - b > busy / 2) }'
+predicted=$("$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=8 --loss cross_entropy:logits:labels -c "$work/slow.yaml" \
+    --optimizer "$demo,replicas=4,delay=1" --fix '*=batch' --json -o "$work/plan" | sed 's/.*"step_s": \([0-9.e-]*\).*/\1/')
+check "and only beside kernels, as the plan predicts" awk -v p="$predicted" -v busy="$(last_ms delayed busy_ms)" -v comm="$(last_ms delayed comm_ms)" \
+    'BEGIN { ratio = 1e3 * p / (busy + comm); exit !(ratio > 0.92 && ratio < 1.08) }'
 # Each replica's own parameters cost no exchange.
 received() {
     "$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=8 --loss cross_entropy:logits:labels --devices 4 \
