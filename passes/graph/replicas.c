@@ -570,13 +570,32 @@ static MotStatus mark_depends(Replicas *r, const MotOp *op, bool *is_behind, boo
     return r->ctx->status;
 }
 
+/* A single replica's batch is all of it: the ops read the other value, and that is all. */
+static MotStatus read_all(Replicas *r, uint32_t n_body, const MotValue *params,
+                          const MotValue *by_replica, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        MotType t = type_of(r, params[i]);
+        r->done[params[i]] = mot_reshape(&r->b, by_replica[i], t.rank, t.dims);
+    }
+    for (uint32_t i = 0; i < n_body; i++) {
+        MotOp *op = mot_graph_op(r->g, r->g->body.data[i]);
+        for (uint32_t k = 0; k < op->n_in; k++)
+            if (r->done[op->in[k]])
+                op->in[k] = r->done[op->in[k]];
+    }
+    return r->ctx->status;
+}
+
 MotStatus mot_replicas_read(MotGraph *g, int64_t n_replicas, uint32_t n_body,
                             const MotValue *params, const MotValue *by_replica, uint32_t n)
 {
     Replicas r = {.ctx = g->ctx, .g = g, .b = mot_builder_make(g), .n = n_replicas};
     MotVec(MotValue) old = {0}, new = {0};
-    MOT_TRY(set_units(&r, n_replicas));
     know_values(&r);
+    if (n_replicas == 1)
+        return read_all(&r, n_body, params, by_replica, n);
+    MOT_TRY(set_units(&r, n_replicas));
     bool *is_behind = mot_arena_array(&g->ctx->arena, bool, r.n_known),
          *is_used = mot_arena_array(&g->ctx->arena, bool, r.n_known);
     for (uint32_t i = 0; i < n; i++) {
@@ -599,5 +618,5 @@ MotStatus mot_replicas_read(MotGraph *g, int64_t n_replicas, uint32_t n_body,
         MOT_TRY(g->ctx->status);
     }
     mot_graph_replace(g, old.data, new.data, old.n);
-    return n_replicas == 1 ? set_units(&r, 0) : g->ctx->status;
+    return g->ctx->status;
 }

@@ -95,6 +95,7 @@ train ahead1 12 "$demo,replicas=4,delay=1,lookahead=1" --devices 1 >/dev/null
 check "looking ahead computes the same on any devices" close_losses ahead ahead1
 differ() { [ "$(losses "$1" | wc -l)" = "$(losses "$2" | wc -l)" ] && ! close_losses "$1" "$2"; }
 check "and something else than not" differ late ahead1
+check "a single replica too" train alone 2 "$demo,replicas=1,delay=1,lookahead=1" --devices 2 -q
 check "at no bytes more" awk -v a="$(received delay=1)" -v b="$(received delay=1,lookahead=1)" 'BEGIN { exit !(b < 1.05 * a) }'
 check "3 replicas of a batch of 8 are refused" refuses plan --optimizer "$demo,replicas=3"
 check "and told why" grep -q "can't be dealt out to 3 replicas" "$work/err"
