@@ -269,6 +269,7 @@ static MotStatus resume(MotTrainer *t)
     MOT_TRY(check_number(t, path, "a batch of", info.batch, t->batch_size));
     MOT_TRY(check_number(t, path, "samples of a size of", info.sample, t->sample_size));
     MOT_TRY(check_vocabulary(t, path, &info));
+    MOT_TRY(mot_checkpoint_check_ties(t->ctx, t->job->session, path, &info));
     MOT_TRY(mot_checkpoint_load(t->ctx, t->job->session, path));
     t->first_step = info.step;
     t->cut_spent = info.cut_spent;

@@ -108,6 +108,28 @@ static void put_stages(MotJsonWriter *w, const MotSession *session)
     mot_json_close(w, ']');
 }
 
+/* The second initializer that a parameter is trained for as well, or NULL. */
+static const char *tied_of(const MotBuf *buf)
+{
+    bool is_weight = buf->kind == MOT_BUF_PARAM && file_of(buf) == 0;
+    return is_weight ? mot_attrs(buf->source, param)->tied : NULL;
+}
+
+static void put_ties(MotJsonWriter *w, const MotPipeline *p)
+{
+    mot_json_open(w, "ties", '[');
+    for (uint32_t i = 0; i < p->vars.n; i++) {
+        const MotBuf *buf = p->vars.data[i];
+        if (!tied_of(buf))
+            continue;
+        mot_json_open(w, NULL, '[');
+        mot_json_put_string(w, NULL, buf->name);
+        mot_json_put_string(w, NULL, tied_of(buf));
+        mot_json_close(w, ']');
+    }
+    mot_json_close(w, ']');
+}
+
 static const char *write_manifest(MotCtx *ctx, const MotSession *session,
                                   const MotCheckpointInfo *info, const uint64_t *hash)
 {
@@ -131,6 +153,7 @@ static const char *write_manifest(MotCtx *ctx, const MotSession *session,
     mot_json_put_string(&w, "loss", info->loss);
     mot_json_put_string(&w, "optimizer", info->optimizer);
     mot_json_put_string(&w, "data", info->data);
+    put_ties(&w, mot_session_pipeline(session));
     put_stages(&w, session);
     mot_json_open(&w, "vocabulary", '[');
     for (uint32_t i = 0; i < info->n_vocabulary; i++)
@@ -362,6 +385,7 @@ static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **ou
                                     .loss = read_text(root, "loss"),
                                     .optimizer = read_text(root, "optimizer"),
                                     .data = read_text(root, "data"),
+                                    .ties = mot_json_get(root, "ties"),
                                     .stages = mot_json_get(root, "stages")};
     MOT_TRY(read_vocabulary(ctx, file, mot_json_get(root, "vocabulary"), out_info));
     return read_dims(ctx, file, mot_json_get(root, "dims"), out_info);
@@ -531,6 +555,34 @@ MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path
                 MOT_TRY(load_tensor(ctx, session, p->vars.data[i], tensors, n, file));
     }
     return MOT_OK;
+}
+
+static bool has_tie(const MotJson *ties, const char *first, const char *second)
+{
+    for (size_t i = 0; i < mot_json_length(ties); i++) {
+        const MotJson *tie = mot_json_at(ties, i);
+        if (strcmp(mot_json_string(mot_json_at(tie, 0), ""), first) == 0 &&
+            strcmp(mot_json_string(mot_json_at(tie, 1), ""), second) == 0)
+            return true;
+    }
+    return false;
+}
+
+MotStatus mot_checkpoint_check_ties(MotCtx *ctx, const MotSession *session, const char *path,
+                                    const MotCheckpointInfo *info)
+{
+    const MotPipeline *p = mot_session_pipeline(session);
+    size_t n = 0, n_known = 0;
+    for (uint32_t i = 0; i < p->vars.n; i++) {
+        const char *tied = tied_of(p->vars.data[i]);
+        n += tied != NULL;
+        n_known += tied && has_tie(info->ties, p->vars.data[i]->name, tied);
+    }
+    if (n_known == n && n == mot_json_length(info->ties))
+        return MOT_OK;
+    mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){path, NULL}, "was trained with other ties");
+    mot_hint(ctx, "give the same --tie as in training");
+    return ctx->status;
 }
 
 /* ---- Shares ---- */

@@ -27,6 +27,7 @@ typedef struct MotCheckpointInfo {
         *data; /* as given on the command line; for `sample` and for checks at resume */
     const uint32_t *vocabulary; /* code points of character tokens, or NULL */
     uint32_t n_vocabulary;
+    const MotJson *ties;   /* read only: pairs of initializers that were trained as one */
     const MotJson *stages; /* read only: devices and shares of each stage; NULL: none are there */
 } MotCheckpointInfo;
 
@@ -55,6 +56,12 @@ MOT_CHECKED MotStatus mot_checkpoint_verify(MotCtx *ctx, const char *path,
  * every parameter that is there.
  */
 MOT_CHECKED MotStatus mot_checkpoint_load(MotCtx *ctx, MotSession *session, const char *path);
+/*
+ * That the session trains as one what was trained as one, and nothing else: for going on with a training, as the tensors alone don't tell. A
+ * checkpoint that is only read, as `sample` does, holds both initializers of a pair.
+ */
+MOT_CHECKED MotStatus mot_checkpoint_check_ties(MotCtx *ctx, const MotSession *session,
+                                                const char *path, const MotCheckpointInfo *info);
 /*
  * Gives a session the shares under which the checkpoint was saved, if its stages are of the same devices in meshes of the same form; else it
  * keeps its own. MOT_ERR_INFEASIBLE if a device has no memory for them any more.

@@ -116,6 +116,15 @@ tied=models/gpt_erf_manual_ts13_opt_static.onnx
     --tie 'wte.weight=onnx::MatMul_370' --out "$work/tied" -q
 "$MOTLEY" ckpt export "$work/tied" -o "$work/tied.onnx" >/dev/null
 check "ckpt export gives the model that train wrote" cmp -s "$work/tied.onnx" "$work/tied/model.onnx"
+untied() { "$MOTLEY" train "$tied" --data "text:$work/text" --loss cross_entropy:logits:labels --optimizer sgd:lr=0.1 --out "$work/$1" -q "${@:2}"; }
+code=0; untied tied --steps 3 --resume >"$work/out" 2>&1 || code=$?
+check "tied training does not go on untied: 5, not $code" [ "$code" = 5 ]
+untied apart --steps 2
+code=0; untied apart --steps 3 --resume --tie 'wte.weight=onnx::MatMul_370' >"$work/out" 2>&1 || code=$?
+check "nor untied tied: 5, not $code" [ "$code" = 5 ]
+check "which is said" grep -q 'step-000002: was trained with other ties' "$work/out"
+check "nothing of it was trained" [ "$(cat "$work/apart/latest")" = step-000002 ]
+check "with the same ties it goes on" untied tied --steps 3 --resume --tie 'wte.weight=onnx::MatMul_370' 2>"$work/err"
 check "a checkpoint's own folder can be sampled" "$MOTLEY" sample "$work/tied/step-000002" --tokens 3 >/dev/null
 
 # Ctrl-C: the step is finished, all is saved, exit code 75.
