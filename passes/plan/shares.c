@@ -15,12 +15,19 @@ static void reduce(int64_t *share, uint32_t n)
         share[i] /= divisor;
 }
 
-/* The largest relative error of speed / fastest rounded to multiples of 1 / denominator. */
+enum { MOST = 64 }; /* devices, and the largest share by speed */
+
+/*
+ * The largest relative error of speed / fastest rounded to multiples of 1 / denominator. Those whose share is 0 whatever the denominator
+ * don't count: their error hides the others'.
+ */
 static double rounding_error(const double *speed, uint32_t n, double fastest, int64_t denominator)
 {
     double worst = 0;
     for (uint32_t i = 0; i < n; i++) {
         double exact = speed[i] / fastest * (double)denominator;
+        if (round(speed[i] / fastest * MOST) < 1)
+            continue;
         double error = fabs(round(exact) - exact) / exact;
         worst = error > worst ? error : worst;
     }
@@ -29,7 +36,6 @@ static double rounding_error(const double *speed, uint32_t n, double fastest, in
 
 void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n_devices, int64_t *out_share)
 {
-    enum { MOST = 64 };
     double speed[MOST], fastest = 0, least = 1e300;
     uint32_t n = n_devices < MOST ? n_devices : MOST;
     int64_t best = 1;

@@ -28,6 +28,9 @@ static void shares_follow_the_speeds(void **state)
         {2, {1, 1.5}, {3, 2}},
         {1, {7}, {1}},
         {3, {2, 1, 2}, {1, 2, 1}},
+        {3, {1, 2, 100}, {64, 32, 1}},
+        {3, {1, 2, 200}, {2, 1, 0}},
+        {4, {300, 2, 3, 900}, {0, 3, 2, 0}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t share[4];
