@@ -414,11 +414,11 @@ MotStatus mot_intra_make_vars(MotIntra *in, const MotFix *fixes, uint32_t n_fixe
         MotVar *var = &in->vars.data[v];
         list_choices(in, var);
         const MotFix *fix = find_fix(mot_graph_op(in->g, var->leader), fixes, n_fixes);
-        if (fix && apply_fix(in, var, fix))
+        if (fix && (apply_fix(in, var, fix) || in->cost->n == 1)) /* one device splits nothing */
             is_used[fix - fixes] = true;
     }
     for (uint32_t i = 0; i < n_fixes; i++)
-        if (!is_used[i] && in->cost->n > 1)
+        if (!is_used[i])
             return refuse_fix(in, &fixes[i]);
     for (uint32_t v = 0; v < in->vars.n; v++) {
         MotVar *var = &in->vars.data[v];

@@ -454,6 +454,12 @@ static void fixes_are_kept_or_refused(void **state)
         assert_non_null(strstr(mot_text_get(&ctx->error),
                                i == 0 ? "replicate, batch, dim1, out, in" : "nodes are named"));
         mot_error_clear(ctx);
+        /* On one device nothing can be split, but a node that is not there is told, too. */
+        assert_int_equal(
+            mot_plan_make(ctx, g, cluster,
+                          &(MotPlanOpts){.n_devices = 1, .fixes = &bad[i], .n_fixes = 1}, &none),
+            i == 0 ? MOT_OK : MOT_ERR_USAGE);
+        mot_error_clear(ctx);
     }
 }
 
