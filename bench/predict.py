@@ -4,7 +4,7 @@
 
 DIR is what `models/export.py --bench DIR` wrote. On one device and on the emulated ones of models/clusters/four.yaml. A line a
 round: the prediction, the median step, and predicted / measured. For emulated devices also the last step on their own clocks
-(busy and waiting, of the rank that took longest), which other work on the machine disturbs little.
+(busy, communicating and waiting, of the rank that took longest), which other work on the machine disturbs little.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def compare(motley, folder, cluster):
                 "--input", f"{source}={folder / source}.npy",
                 "--loss", f"cross_entropy:logits:{folder / 'labels.npy'}")  # fmt: skip
     predicted, measured = 1e3 * plan["step_s"], bench["ms"]
-    clock = max(rank["busy_ms"] + rank["wait_ms"] for rank in bench["ranks"])
+    clock = max(rank["busy_ms"] + rank["comm_ms"] + rank["wait_ms"] for rank in bench["ranks"])
     return predicted, measured, clock
 
 
