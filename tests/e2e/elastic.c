@@ -37,7 +37,7 @@ static const char *const plans[N_PLANS][5] = {{"--fix=*=batch", "--fix=*weight=r
  * What is done about devices that change their speed. Where the clock is modelled they do, whatever else the machine has to do. What is lent
  * or cut are columns of weights that are split, which they are from `first_plan` on.
  */
-enum { OFF, SHARES, MIGRATE, AUTO, ZERO, N_MODES };
+enum { OFF, SHARES, MIGRATE, AUTO, ZERO, SEMI, N_MODES };
 static const struct {
     const char *options[3];
     bool is_modelled, is_lossy;
@@ -46,7 +46,8 @@ static const struct {
                     [SHARES] = {{"--balance=shares"}, false, false, REPLICATED},
                     [MIGRATE] = {{"--balance=migrate"}, true, false, SPLIT},
                     [AUTO] = {{"--balance=auto"}, true, false, REPLICATED},
-                    [ZERO] = {{"--balance=zero", "--allow=cuts"}, true, true, SPLIT}};
+                    [ZERO] = {{"--balance=zero", "--allow=cuts"}, true, true, SPLIT},
+                    [SEMI] = {{"--balance=semi", "--allow=cuts"}, true, true, SPLIT}};
 
 /* One training to be, and what happened to it. */
 typedef struct {
