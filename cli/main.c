@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const MotVerb *const verbs[] = {
     &mot_verb_import, &mot_verb_plan,  &mot_verb_explain, &mot_verb_train,  &mot_verb_run,

@@ -9,7 +9,6 @@
 #include "passes/plan/evaluate.h"
 
 #include <math.h>
-#include <string.h>
 
 /* A node of the file: what its heaviest forward operator splits. */
 typedef struct {

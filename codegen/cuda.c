@@ -10,7 +10,6 @@
 #include "codegen/cuda_print.h"
 
 #include <stdarg.h>
-#include <string.h>
 
 static const MotCudaShape *const shapes[MOT_N_SHAPES] = {
     [MOT_SHAPE_POINTWISE] = &mot_cuda_points_shape,

@@ -6,7 +6,6 @@
 #include "codegen/cuda_print.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Integers are computed in 64 bits and wrap where they are narrowed, as in the reference. */
 static const MotCudaType types[MOT_N_DTYPES] = {

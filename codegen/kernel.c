@@ -4,8 +4,6 @@
  */
 #include "codegen/kernel_dag.h"
 
-#include <string.h>
-
 typedef struct {
     MotCtx *ctx;
     const MotGraph *g; /* expanded */

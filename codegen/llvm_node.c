@@ -4,8 +4,6 @@
  */
 #include "codegen/llvm.h"
 
-#include <string.h>
-
 MotLanes mot_llvm_lanes_make(MotLlvm *l, LLVMValueRef first, LLVMValueRef mask)
 {
     uint32_t n = l->nest->nodes.n;

@@ -8,7 +8,6 @@
 
 #include "support/writer.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Field numbers of the ONNX schema. */

@@ -9,7 +9,6 @@
 #include "frontend/import_node.h"
 #include "ir/eval.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { DEFAULT_FOLD_BYTES = 64 << 20, MAX_FOLD_OPERANDS = 64 };

@@ -1,8 +1,6 @@
 /* Multi-device annotations (IR 11): hints, but wrong ones are refused, as a plan may be pinned to them. */
 #include "frontend/onnx_check.h"
 
-#include <string.h>
-
 typedef struct Devices {
     MotCtx *ctx;
     const MotOnnxFile *file;

@@ -8,8 +8,6 @@
 #include "frontend/onnx_check.h"
 #include "frontend/onnx_sort.h"
 
-#include <string.h>
-
 /* What a name stands for: the index of the node that makes it, or one of these. */
 enum {
     DEF_NODES = 0x7ffffff0, /* more than there can be */

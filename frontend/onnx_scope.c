@@ -1,8 +1,6 @@
 /* Finding scopes breadth first, without recursion, and naming places in them. */
 #include "frontend/onnx_scope.h"
 
-#include <string.h>
-
 static void add_scope(MotCtx *ctx, MotOnnxScopes *scopes, MotOnnxScope scope)
 {
     uint32_t index = scopes->all.n;

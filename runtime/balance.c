@@ -1,8 +1,6 @@
 /* Between the measurements in the shared region and a policy. */
 #include "runtime/balance.h"
 
-#include <string.h>
-
 MotBalancer mot_balancer_make(MotSession *session, const MotPolicy *policy)
 {
     return (MotBalancer){session, policy, {0}, -1, {-1, 0}};

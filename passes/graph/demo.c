@@ -28,8 +28,6 @@
 #include "passes/graph/replicas.h"
 #include "passes/pass.h"
 
-#include <string.h>
-
 typedef struct {
     MotCtx *ctx;
     MotGraph *g;

@@ -6,7 +6,6 @@
 #include "passes/graph/raise.h"
 
 #include <math.h>
-#include <string.h>
 
 bool mot_raise_reduces_axis(const MotOp *op, int64_t *out_axis)
 {

@@ -6,8 +6,6 @@
  */
 #include "passes/plan/intra.h"
 
-#include <string.h>
-
 static bool is_source(const MotOp *op)
 {
     return op->kind == MOT_OP_PARAM || op->kind == MOT_OP_INPUT || op->kind == MOT_OP_CONSTANT;

@@ -9,7 +9,6 @@
 #include "support/file.h"
 #include "tests/random.h"
 
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

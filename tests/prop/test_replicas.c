@@ -5,8 +5,6 @@
 #include "runtime/checkpoint.h"
 #include "tests/plan_run.h"
 
-#include <unistd.h>
-
 static const char residual[] = "/demo_residual";
 
 typedef struct {

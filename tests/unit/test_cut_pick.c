@@ -2,11 +2,9 @@
 #include "runtime/cuts.h"
 #include "tests/test_ctx.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <string.h>
 
 #include <cmocka.h>
 

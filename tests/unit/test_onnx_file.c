@@ -6,7 +6,6 @@
 #include "tests/unit/onnx_bytes.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

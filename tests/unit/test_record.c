@@ -4,7 +4,6 @@
 #include "support/json.h"
 #include "tests/test_ctx.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
