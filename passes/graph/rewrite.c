@@ -65,8 +65,10 @@ static void count_uses(Rewriter *r, MotOpId first, MotOpId end)
 {
     for (MotOpId id = first; id < end; id++) {
         const MotOp *op = mot_graph_op(r->g, id);
-        for (uint32_t i = 0; i < op->n_in; i++)
+        for (uint32_t i = 0; i < op->n_in; i++) {
+            MOT_ASSERT(op->in[i] < r->uses.n);
             r->uses.data[op->in[i]]++;
+        }
     }
 }
 
@@ -79,6 +81,7 @@ static MotStatus replace(Rewriter *r, const MotRule *rule, MotValue old, MotValu
     if (resolve(r, new) == old)
         return mot_fail(g->ctx, MOT_ERR_INTERNAL, mot_op_loc(g, mot_graph_def(g, old)),
                         "rule %s replaces a value by itself", rule->name);
+    MOT_ASSERT(old < r->to.n && new < r->uses.n);
     r->to.data[old] = new;
     r->uses.data[new] += r->uses.data[old];
     if (!g->values.data[new].name)
@@ -113,6 +116,7 @@ static MotStatus try_rules(Rewriter *r, MotOpId id)
     grow(r);
     resolve_operands(r, id, id + 1);
     const MotOp op = *mot_graph_op(g, id); /* ops move while an action builds */
+    MOT_ASSERT(op.n_out == 0 || op.out[0] < r->to.n);
     if (op.n_out == 0 || r->to.data[op.out[0]])
         return MOT_OK;
     MotBuilder b = {.graph = g, .origin = op.origin, .fwd = op.fwd, .role = op.role};

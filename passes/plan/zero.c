@@ -171,11 +171,12 @@ static void find_costs(const MotZero *z, const MotCutTimes *t)
     double shares = 0;
     for (uint32_t i = 0; i < z->n; i++)
         shares += (double)t->share[i];
-    for (uint32_t k = 0; k < z->n * z->n_layers; k++)
-        z->column_cost[k] = t->columns[k]
-                                ? z->part[k % z->n_layers] * (double)t->share[k / z->n_layers] /
-                                      shares / (double)t->columns[k]
-                                : 0;
+    for (uint32_t i = 0; i < z->n; i++)
+        for (uint32_t l = 0; l < z->n_layers; l++) {
+            uint32_t k = i * z->n_layers + l;
+            double part = z->part[l] * (double)t->share[i] / shares;
+            z->column_cost[k] = t->columns[k] ? part / (double)t->columns[k] : 0;
+        }
 }
 
 /* Of the budget for a step in which nobody computes these columns. */
