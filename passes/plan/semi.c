@@ -107,7 +107,7 @@ static uint32_t find_helper(const MotSurplus *in, uint32_t rank, uint32_t l, con
 {
     uint32_t best = in->n;
     for (uint32_t h = 0; h < in->n; h++) {
-        if (in->lender[h] != rank + 1 || in->layer[at(in, h, l)] <= 0)
+        if (!in->price || in->lender[h] != rank + 1 || in->layer[at(in, h, l)] <= 0)
             continue;
         Amounts more = now[h];
         more.helped += MOT_CUT_BLOCK;

@@ -378,7 +378,13 @@ static void what_is_cut_does_not_decay(void **state)
 
 /* ---- Which columns ---- */
 
-enum { N_LEFT_OUT = 7, FIRST_LOOK = 4, SECOND_LOOK = 10, N_LOOKS = 6 };
+/* The second decision stands when the weights would be looked at again, and is carried out a step later. */
+enum {
+    N_LEFT_OUT = 7,
+    FIRST_LOOK = 4,
+    SECOND_LOOK = FIRST_LOOK + MOT_CUT_REFRESH + 1,
+    N_LOOKS = 6
+};
 
 /* Decides two steps ahead that rank 0 leaves out so many columns of every layer, the second time as many others. */
 static void decide_twice(void *self, const MotCutTimes *t, MotCutDecision *out)
