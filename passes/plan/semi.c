@@ -23,7 +23,7 @@ static uint32_t at(const MotSurplus *in, uint32_t rank, uint32_t layer)
     return rank * in->n_layers + layer;
 }
 
-/* What is not computed of the rank's part of the layer, lent columns included, and what it computes of another's. */
+/* Of the rank's part of the layer what nobody computes, and what others do; and what it computes of another's. */
 typedef struct {
     int64_t cut, lent, helped;
     uint32_t helpers;
