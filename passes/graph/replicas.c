@@ -339,16 +339,14 @@ static MotValue split(Replicas *r, MotValue v)
     r->b.fwd = op.fwd;
     r->b.role = op.role;
     MotValue result;
+    bool by_element = !r->is_sum && is_pointwise(&op);
     if (!r->depends[v])
         result = share_equally(r, v);
-    else if (batch_dim(r, v) >= 0 || type_of(r, v).rank == MOT_MAX_RANK)
-        result = refuse(r, &op);
-    else if (!r->is_sum && is_pointwise(&op))
-        result = split_pointwise(r, &op);
-    else if (!rules[op.kind])
+    else if (batch_dim(r, v) >= 0 || type_of(r, v).rank == MOT_MAX_RANK ||
+             !(by_element || rules[op.kind]))
         result = refuse(r, &op);
     else
-        result = rules[op.kind](r, &op);
+        result = by_element ? split_pointwise(r, &op) : rules[op.kind](r, &op);
     r->b = before;
     return r->done[v] = result;
 }

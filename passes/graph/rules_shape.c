@@ -196,6 +196,7 @@ static MotValue join_slices(MotMatch *m)
         x = op->in[0];
         before = a;
     }
+    MOT_ASSERT(first);
     return mot_slice(m->b, x, first->start.data, mot_graph_type(m->graph, m->root)->dims,
                      first->step.data);
 }

@@ -288,23 +288,23 @@ static void run_once(Test *t, uint32_t *n_lent)
     clear(t, run.out);
 }
 
+static void write_cluster(Test *t, const char *name, const char *head, const char *rates)
+{
+    FILE *file = fopen(path_of(t, name, ""), "w");
+    check(t, file != NULL, "no cluster %s", name);
+    if (!file)
+        return;
+    fprintf(file, "%sdevices:\n", head);
+    for (int i = 0; i < N_DEVICES; i++)
+        fprintf(file, "  - {name: cpu%d%s}\n", i, rates);
+    fclose(file);
+}
+
 static void write_clusters(Test *t)
 {
-    FILE *real = fopen(path_of(t, "real", ""), "w"),
-         *modelled = fopen(path_of(t, "modelled", ""), "w");
-    check(t, real && modelled, "no clusters");
-    if (!real || !modelled)
-        return;
-    fprintf(real, "devices:\n");
-    fprintf(modelled, "clock: modelled\ndevices:\n");
-    for (int i = 0; i < N_DEVICES; i++) {
-        fprintf(real, "  - {name: cpu%d}\n", i);
-        fprintf(modelled,
-                "  - {name: cpu%d, gflops: 10, functions: 1G, bandwidth: 50GB, launch: 200ns}\n",
-                i);
-    }
-    fclose(real);
-    fclose(modelled);
+    write_cluster(t, "real", "", "");
+    write_cluster(t, "modelled", "clock: modelled\n",
+                  ", gflops: 10, functions: 1G, bandwidth: 50GB, launch: 200ns");
 }
 
 static MotStatus run_all(MotCtx *ctx, void *self)

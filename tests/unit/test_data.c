@@ -272,7 +272,7 @@ static void an_epoch_takes_every_training_sample_once(void **state)
     assert_memory_not_equal(order[0], order[1], sizeof order[0]);
     /* What is asked for out of order is the same: a resumed run goes on with what it would have seen. */
     mot_data_batch(data, 3, (void *[]){x, y});
-    assert_memory_equal(y, order[0] + 3 * BATCH, sizeof y);
+    assert_memory_equal(y, order[0] + (ptrdiff_t)3 * BATCH, sizeof y);
 }
 
 static void labels_are_held_against_the_classes(void **state)

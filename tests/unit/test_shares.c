@@ -53,6 +53,7 @@ typedef struct {
 static double slowest(const Work *w, const int64_t *part)
 {
     double time = 0;
+    MOT_ASSERT(w->n <= 3);
     for (uint32_t i = 0; i < w->n; i++) {
         double own = part[i] ? w->fixed + (double)part[i] / (double)w->units : 0;
         time = fmax(time, w->slow[i] * own);
