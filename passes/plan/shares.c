@@ -26,7 +26,7 @@ static double rounding_error(const double *speed, uint32_t n, double fastest, in
     double worst = 0;
     for (uint32_t i = 0; i < n; i++) {
         double exact = speed[i] / fastest * (double)denominator;
-        if (round(speed[i] / fastest * MOST) < 1)
+        if (round(speed[i] / fastest * (double)MOST) < 1)
             continue;
         double error = fabs(round(exact) - exact) / exact;
         worst = error > worst ? error : worst;
