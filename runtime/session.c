@@ -300,6 +300,7 @@ MotStatus mot_session_open(MotCtx *ctx, MotPipeline *pipeline, const MotCluster 
 
 void mot_session_close(MotSession *s)
 {
+    enum { PATIENCE_MS = 2000 };
     for (int i = 0; i < 2; i++)
         mot_ctx_deinit(&s->bound[i]);
     if (!s->shared)
@@ -310,7 +311,7 @@ void mot_session_close(MotSession *s)
     mot_gate_open(&s->shared->command_count);
     for (uint32_t i = 0; i < s->shared->n_ranks; i++)
         if (s->rank[i].is_running)
-            mot_spawn_join(&s->rank[i]);
+            mot_spawn_finish(&s->rank[i], PATIENCE_MS);
     munmap(s->shared, s->shared->bytes);
     s->shared = NULL;
 }

@@ -75,3 +75,12 @@ int mot_spawn_join(MotSpawn *s)
     s->is_running = false;
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
+
+int mot_spawn_finish(MotSpawn *s, uint32_t patience_ms)
+{
+    for (uint32_t ms = 0; s->pid && ms < patience_ms && !mot_spawn_has_ended(s); ms++)
+        mot_sleep_until_ns(mot_now_ns() + 1000000);
+    if (s->pid && !mot_spawn_has_ended(s))
+        mot_spawn_kill(s);
+    return mot_spawn_join(s);
+}

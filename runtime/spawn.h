@@ -26,5 +26,7 @@ bool mot_spawn_has_ended(const MotSpawn *spawn);
 void mot_spawn_kill(MotSpawn *spawn);
 /* Waits for the end. The signal that killed it, or 0. */
 int mot_spawn_join(MotSpawn *spawn);
+/* The same for one that has nothing left to do: a process that does not end for so long, as it is stopped, is ended. */
+int mot_spawn_finish(MotSpawn *spawn, uint32_t patience_ms);
 
 #endif

@@ -176,13 +176,30 @@ static void survivors_in_a_circle_are_stopped(void **state)
         assert_int_equal(mot_session_is_lost(s, i), i == 1);
 }
 
+/* Who has nothing left to do is waited for, and ended if it does not end. */
+static void who_does_not_end_is_ended(void **state)
+{
+    (void)state;
+    for (int is_stopped = 0; is_stopped < 2; is_stopped++) {
+        MotSpawn s = {.is_running = true, .pid = fork()};
+        if (s.pid == 0) {
+            usleep(20000);
+            _exit(0);
+        }
+        if (is_stopped)
+            kill(s.pid, SIGSTOP);
+        assert_int_equal(mot_spawn_finish(&s, is_stopped ? 50 : 60000), is_stopped ? SIGKILL : 0);
+        assert_false(s.is_running);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_ctx, drop_ctx)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_sink_hangs), TEST(whose_gate_it_is),
-                                       TEST(the_dead_and_the_hung_are_lost),
-                                       cmocka_unit_test(all_dead_are_named),
-                                       TEST(survivors_in_a_circle_are_stopped)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_sink_hangs),        TEST(whose_gate_it_is),
+        TEST(the_dead_and_the_hung_are_lost),    cmocka_unit_test(all_dead_are_named),
+        TEST(survivors_in_a_circle_are_stopped), cmocka_unit_test(who_does_not_end_is_ended)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
