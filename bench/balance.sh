@@ -1,34 +1,30 @@
 #!/usr/bin/env bash
-# One of four equal emulated devices falls to 1/2 or 1/4 of its speed and recovers: how soon --balance shares follows, what the step takes then
-# against the sum of the speeds, and what balancing costs when nothing happens.
+# One of four equal emulated devices falls to 1/2 or 1/4 of its speed and recovers: how soon --balance shares follows, and what the step takes then
+# against the sum of the speeds. What balancing costs when nothing happens: balance_cost.py.
 #
-#   balance.sh MOTLEY MODEL DATA [ROUNDS [DROP [RECOVER [STEPS]]]]
+#   balance.sh MOTLEY MODEL DATA [DROP [RECOVER [STEPS]]]
 #
 # DATA is that of --data; the loss is cross_entropy:logits:labels.
 #
 # For the planner's mix, a split batch and split columns, and for each drop: steps until the shares change, moves until the recovery and after it,
 # and the best possible step over the measured one, from 20 steps after the drop to the recovery. A step is that of the devices' own clocks; the best
 # is the undisturbed step times 4 / (3 + speed left). The devices are slow: 2 by CPU time; with CLUSTER=FILE those of the file, which
-# are named a to d and as fast at first (with `clock: modelled` the table is the same every time).
-# Then, with four native devices that never change, --balance shares over off in ROUNDS blocks in turns (30 by
-# default; 0: none): the median ratio and the upper 95 % limit of the mean. A block is a whole run of STEPS steps on the host's clock, with
-# its start: the policy works between the steps. DROP, RECOVER and STEPS are 50, 150 and
+# are named a to d and as fast at first (with `clock: modelled` the table is the same every time). DROP, RECOVER and STEPS are 50, 150 and
 # 200. Options for the model go into OPTIONS, such as OPTIONS="--dim batch=30".
 set -euo pipefail
-motley=$1 model=$2 data=$3 rounds=${4:-30} drop=${5:-50} recover=${6:-150} steps=${7:-200}
+motley=$1 model=$2 data=$3 drop=${4:-50} recover=${5:-150} steps=${6:-200}
 read -ra options <<<"${OPTIONS:-}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for name in a b c d; do echo "  - {name: $name, slow: 2}"; done | sed '1i devices:' >"$work/calm.yaml"
 calm=1
 if [ -n "${CLUSTER:-}" ]; then cp "$CLUSTER" "$work/calm.yaml"; else calm=2; fi
-devices=(-c "$work/calm.yaml")
 
 train() { # OUT STEPS OPTIONS...
     local out=$1 n=$2
     shift 2
     rm -rf "${work:?}/$out"
-    "$motley" train "$model" "${options[@]}" --data "$data" "${devices[@]}" -q \
+    "$motley" train "$model" "${options[@]}" --data "$data" -c "$work/calm.yaml" -q \
         --loss cross_entropy:logits:labels --optimizer adamw:lr=3e-4 --steps "$n" --out "$work/$out" "$@" 2>/dev/null
 }
 median() { sort -g | awk '{ x[NR] = $1 } END { if (NR) print x[int((NR + 1) / 2)] }'; }
@@ -55,18 +51,3 @@ for plan in mix batch columns; do
             "$(awk -v before="$before" -v after="$after" -v slow="$slow" 'BEGIN { printf "%.3f", before * 4 / (3 + 1 / slow) / after }')"
     done
 done
-
-devices=(--devices 4)
-for _ in $(seq "$rounds"); do
-    start=$(date +%s%N)
-    train block "$steps" --balance shares
-    middle=$(date +%s%N)
-    train block "$steps" --balance off
-    echo "$((middle - start)) $(($(date +%s%N) - middle))"
-done | awk '{ x[NR] = $1 / $2 } END {
-    if (!NR) exit
-    for (i = 1; i <= NR; i++) { mean += x[i] / NR; square += x[i] ^ 2 / NR }
-    for (i = 2; i <= NR; i++) for (k = i; k > 1 && x[k] < x[k - 1]; k--) { swap = x[k]; x[k] = x[k - 1]; x[k - 1] = swap }
-    error = NR > 1 ? sqrt((square - mean ^ 2) / (NR - 1)) : 0
-    printf "shares / off without a change, %d blocks: median %.4f, mean at most %.4f (95 %%)\n", NR, x[int((NR + 1) / 2)], mean + 1.645 * error
-}'
