@@ -1,6 +1,6 @@
 """What balancing costs when nothing happens: a step under each --balance over one under --balance off.
 
-    balance_cost.py MOTLEY MODEL DATA [--blocks 30] [--steps 5] [--modes off,auto,zero,semi] [--options "--devices 4 --threads 1"]
+    balance_cost.py MOTLEY MODEL DATA [--blocks 30] [--steps 4] [--modes off,auto,zero,semi] [--options "--devices 4 --threads 1"]
 
 DATA is that of --data; the loss is cross_entropy:logits:labels. All trainings run at once, but one at a time: the others are stopped. A
 round gives each, in an order that is turned around every time, a block of so many steps on the host's clock, after one that finds its caches
@@ -23,6 +23,7 @@ import shlex
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -104,10 +105,11 @@ def main():
     parser.add_argument("model")
     parser.add_argument("data")
     parser.add_argument("--blocks", type=int, default=30)
-    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--modes", default="off,auto,zero,semi")
     parser.add_argument("--options", default="--devices 4 --threads 1")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # trainings that are stopped end with this one
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as trainings:
         running = {}
         for mode in options.modes.split(","):

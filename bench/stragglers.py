@@ -17,6 +17,7 @@ was before anything was slow.
     nothing   max chi (M + O)
     zero      what is above the mean of all steps is cut, at most 3/4 of M
     migrate   lent evenly to those that are fast, until all take as long or M is lent; nothing for what travels
+    semi      the lesser of these two
     shares    all of it at the sum of the speeds
 """
 
@@ -70,6 +71,10 @@ def step_of_migrate(slow, m, o):
     return high
 
 
+def step_of_semi(slow, m, o):
+    return min(step_of_zero(slow, m, o), step_of_migrate(slow, m, o))
+
+
 def step_of_shares(slow, m, o):
     return len(slow) * (m + o) / sum(1 / k for k in slow)
 
@@ -89,6 +94,7 @@ POLICIES = {
     "priority": Policy(f"--balance zero {CUTS}", step_of_zero, True),
     "random": Policy(f"--balance zero {CUTS} --cut-pick random", step_of_zero, True),
     "migrate": Policy("--balance migrate", step_of_migrate),
+    "semi": Policy(f"--balance semi {CUTS}", step_of_semi, True),
     "shares": Policy("--balance shares", step_of_shares),
 }
 
