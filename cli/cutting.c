@@ -115,7 +115,7 @@ static MotStatus allow_lending(MotTrainer *t, MotZeroOpts *out_opts)
 MotStatus mot_cutting_begin(MotTrainer *t)
 {
     MotZeroOpts opts = {0};
-    MotCutPick pick;
+    MotCutPick pick = MOT_PICK_PRIORITY;
     MOT_TRY(read_cuts(t, &opts, &pick));
     if (program_of(t)->cuts.n == 0)
         return mot_fail(
@@ -137,7 +137,7 @@ MotStatus mot_lending_begin(MotTrainer *t)
 MotStatus mot_semi_begin(MotTrainer *t)
 {
     MotZeroOpts opts = {0};
-    MotCutPick pick;
+    MotCutPick pick = MOT_PICK_PRIORITY;
     MOT_TRY(read_cuts(t, &opts, &pick));
     MOT_TRY(allow_lending(t, &opts));
     MOT_TRY(find_price(t, &opts));

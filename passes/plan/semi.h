@@ -43,11 +43,10 @@ typedef struct MotSplitting {
 } MotSplitting;
 
 /* T of a step that is split so. */
-double mot_semi_seconds(const MotSurplus *surplus, const MotSplitting *split);
-/* Fills `out_split`, and returns its T. What it takes of the arena it gives back. */
-double mot_semi_split(MotCtx *ctx, const MotSurplus *surplus, MotSplitting *out_split);
-/* P of a rank and a layer. */
-double mot_semi_part(const MotSurplus *surplus, const MotSplitting *split, uint32_t rank,
-                     uint32_t layer);
+double mot_semi_seconds(const MotSurplus *in, const MotSplitting *split);
+/* Fills `out`, and returns its T. What it takes of the arena it gives back. */
+double mot_semi_split(MotCtx *ctx, const MotSurplus *in, MotSplitting *out);
+/* P of rank i and layer l. */
+double mot_semi_part(const MotSurplus *in, const MotSplitting *split, uint32_t i, uint32_t l);
 
 #endif

@@ -59,7 +59,7 @@ static void find_lenders(Case *c)
     for (uint32_t i = 0; i < c->in.n; i++) {
         double products = 0;
         for (uint32_t l = 0; l < c->in.n_layers; l++)
-            products += c->layer[i * c->in.n_layers + l];
+            products += c->layer[(size_t)i * c->in.n_layers + l];
         rank[i] = (MotLendRank){products + c->other[i], products, 1.0 / c->in.n,
                                 c->most_cut[i * c->in.n_layers] > 0};
     }
@@ -160,7 +160,7 @@ static void make_scene(Case *c, int scene)
     uint32_t n = 0;
     while (n < MOST_RANKS && stragglers[scene][n] > 0)
         n++;
-    make_case(c, stragglers[scene], n, MOST_LAYERS, 8 * (4 + random_below(&seed, 20)));
+    make_case(c, stragglers[scene], n, MOST_LAYERS, INT64_C(8) * (4 + random_below(&seed, 20)));
     find_lenders(c);
 }
 
