@@ -61,7 +61,7 @@ static void find_lenders(Case *c)
         for (uint32_t l = 0; l < c->in.n_layers; l++)
             products += c->layer[(size_t)i * c->in.n_layers + l];
         rank[i] = (MotLendRank){products + c->other[i], products, 1.0 / c->in.n,
-                                c->most_cut[i * c->in.n_layers] > 0};
+                                c->most_cut[(size_t)i * c->in.n_layers] > 0};
     }
     mot_lend_share_out(rank, c->in.n, c->in.most, help);
     for (uint32_t i = 0; i < c->in.n; i++)
