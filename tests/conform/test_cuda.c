@@ -1,6 +1,6 @@
 /*
  * The CUDA text of every kernel of every committed model, on 1 and on 4 devices, and of what no model
- * has (cut contractions) compiles: a batch of them for sm_80, the next for sm_90, the next for sm_100.
+ * has (cut contractions) compiles: a batch of them for sm_80, the next for sm_90, the next for sm_100; with --all each for all three.
  * No GPU is needed, but NVRTC: without it the test is skipped.
  */
 #include "codegen/kernel.h"
@@ -24,6 +24,7 @@ enum {
 static const int archs[N_ARCHS] = {80, 90, 100};
 
 typedef struct {
+    bool is_all;          /* every text for every architecture */
     MotMap names, bodies; /* of kernels, and their texts without them */
     MotVec(const char *) texts;
     uint32_t n_programs, n_kernels; /* with repetitions */
@@ -94,13 +95,17 @@ static const char *join_texts(MotCtx *ctx, const Test *t, uint32_t from)
 static MotStatus compile_batches(MotCtx *ctx, void *self)
 {
     Test *t = self;
-    uint32_t n_batches = (t->texts.n + BATCH - 1) / BATCH;
-    for (uint32_t i; (i = atomic_fetch_add(&t->next, 1)) < n_batches;) {
-        uint32_t which = mot_nvrtc_supports(t->nvrtc, archs[i % N_ARCHS]) ? i % N_ARCHS : 0;
+    uint32_t n_batches = (t->texts.n + BATCH - 1) / BATCH,
+             n_jobs = n_batches * (t->is_all ? N_ARCHS : 1);
+    for (uint32_t i; (i = atomic_fetch_add(&t->next, 1)) < n_jobs;) {
+        uint32_t batch = i % n_batches, which = (batch + i / n_batches) % N_ARCHS;
+        if (!mot_nvrtc_supports(t->nvrtc, archs[which]))
+            which = 0;
         int arch = archs[which];
         const void *cubin;
         size_t n;
-        MOT_TRY(mot_nvrtc_compile(ctx, t->nvrtc, join_texts(ctx, t, i * BATCH), arch, &cubin, &n));
+        MOT_TRY(
+            mot_nvrtc_compile(ctx, t->nvrtc, join_texts(ctx, t, batch * BATCH), arch, &cubin, &n));
         if (n < 4 || memcmp(cubin, "\177ELF", 4) != 0)
             return mot_fail(ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "sm_%d: NVRTC gave no cubin", arch);
         atomic_fetch_add(&t->bytes[which], n);
@@ -187,10 +192,10 @@ static MotStatus run(MotCtx *ctx, void *self)
     return compile_all(ctx, t);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     MotCtx ctx;
-    Test t = {0};
+    Test t = {.is_all = argc > 1 && strcmp(argv[1], "--all") == 0};
     mot_ctx_init(&ctx);
     MotStatus status = mot_ctx_run(&ctx, run, &t);
     if (status != MOT_OK)
