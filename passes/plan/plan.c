@@ -221,7 +221,7 @@ static double time_of_shares(void *data)
     const Tuned *t = data;
     MotArena *arena = &t->plan->ctx->arena;
     uint32_t device;
-    MotArenaMark mark = mot_arena_mark(arena);
+    MotArenaMark mark = mot_arena_mark(arena); /* the work of all ops is known: nothing is kept */
     MotPlanCost cost;
     t->in->cost->parts = (MotPartsList){0}; /* those known are of other shares */
     mot_plan_evaluate(t->plan, t->in->cost, t->in->factors, &cost);
@@ -246,9 +246,10 @@ static MotStatus tune(MotPlan *plan, const MotPlanOpts *opts, MotPlanStats *stat
     memcpy(before, share, bytes);
     double tuned = mot_shares_search(share, mesh->n_devices, time_of_shares, &(Tuned){plan, in});
     if (tuned < (1 - LEAST) * time) {
-        MOT_TRY(choose(plan, opts, stats, &in));
+        MOT_TRY(mot_intra_open(plan, opts->fixes, opts->n_fixes, &in));
+        double excess = solve(in, stats, plan);
         stats->saved = time - plan->time;
-        if (plan->time < (1 - LEAST) * time)
+        if (excess <= 0 && plan->time < (1 - LEAST) * time)
             return MOT_OK;
     }
     memcpy(share, before, bytes);
