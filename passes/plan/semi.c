@@ -157,30 +157,49 @@ static void fit_layer(Search *s, uint32_t l)
 
 /* ---- All layers ---- */
 
+/* Seconds of layers that are not lent, with all else: the slowest rank, and what it waits for those that are slower in a layer. */
+static double slowest_of(const MotSurplus *in, const double *rest, double met)
+{
+    double products = 0;
+    for (uint32_t i = 0; i < in->n; i++)
+        products = fmax(products, rest[i] - in->other[i]);
+    return rest[find_slowest(rest, in->n)] + fmax(met - products, 0);
+}
+
+/* The ranks' seconds in the layer if it is not lent; returns the most. */
+static double time_without(const Search *s, uint32_t l, double *out_time)
+{
+    const MotSurplus *in = s->in;
+    for (uint32_t i = 0; i < in->n; i++)
+        out_time[i] = without(in, i, l, s->split.cut[at(in, i, l)]);
+    return out_time[find_slowest(out_time, in->n)];
+}
+
 /* Lends layers, one after the other, by which T falls; returns T. `rest`: the ranks' seconds in all else. */
 static double choose_layers(Search *s, double *rest)
 {
     const MotSurplus *in = s->in;
-    double lent = 0, now;
-    for (uint32_t i = 0; i < in->n; i++) {
-        rest[i] = in->other[i];
-        for (uint32_t l = 0; l < in->n_layers; l++)
-            rest[i] += without(in, i, l, s->split.cut[at(in, i, l)]);
-    }
-    now = rest[find_slowest(rest, in->n)];
+    double lent = 0, met = 0, time[MOT_BALANCE_RANKS];
+    memcpy(rest, in->other, in->n * sizeof *rest);
     for (uint32_t l = 0; l < in->n_layers; l++) {
-        double others[MOT_BALANCE_RANKS];
+        met += time_without(s, l, time);
+        for (uint32_t i = 0; i < in->n; i++)
+            rest[i] += time[i];
+    }
+    double now = slowest_of(in, rest, met);
+    for (uint32_t l = 0; l < in->n_layers; l++) {
+        double others[MOT_BALANCE_RANKS], most = time_without(s, l, time);
         s->is_lent[l] = false;
         if (!isfinite(s->lent[l]))
             continue;
         for (uint32_t i = 0; i < in->n; i++)
-            others[i] = rest[i] - without(in, i, l, s->split.cut[at(in, i, l)]);
-        uint32_t slowest = find_slowest(rest, in->n);
-        double then = lent + s->lent[l] + others[find_slowest(others, in->n)];
-        if (now - then <= WORTH * (rest[slowest] - others[slowest]))
+            others[i] = rest[i] - time[i];
+        double then = lent + s->lent[l] + slowest_of(in, others, met - most);
+        if (now - then <= WORTH * time[find_slowest(rest, in->n)])
             continue;
         s->is_lent[l] = true;
         lent += s->lent[l];
+        met -= most;
         memcpy(rest, others, in->n * sizeof *rest);
         now = then;
     }
@@ -291,10 +310,10 @@ double mot_semi_split(MotCtx *ctx, const MotSurplus *in, MotSplitting *out)
 
 double mot_semi_seconds(const MotSurplus *in, const MotSplitting *split)
 {
-    double rest[MOT_BALANCE_RANKS], lent = 0;
+    double rest[MOT_BALANCE_RANKS], lent = 0, met = 0;
     memcpy(rest, in->other, in->n * sizeof *rest);
     for (uint32_t l = 0; l < in->n_layers; l++) {
-        double time[MOT_BALANCE_RANKS];
+        double time[MOT_BALANCE_RANKS] = {0};
         Amounts ranks[MOT_BALANCE_RANKS];
         bool is_lent = false;
         for (uint32_t i = 0; i < in->n; i++) {
@@ -302,10 +321,11 @@ double mot_semi_seconds(const MotSurplus *in, const MotSplitting *split)
             time[i] = in->layer[at(in, i, l)] * part_of(in, i, l, &ranks[i]);
             is_lent |= ranks[i].lent > 0;
         }
+        double most = time[find_slowest(time, in->n)];
         for (uint32_t i = 0; !is_lent && i < in->n; i++)
             rest[i] += time[i];
-        if (is_lent)
-            lent += time[find_slowest(time, in->n)] + travel_of(in, ranks, l);
+        met += is_lent ? 0 : most;
+        lent += is_lent ? most + travel_of(in, ranks, l) : 0;
     }
-    return lent + rest[find_slowest(rest, in->n)];
+    return lent + slowest_of(in, rest, met);
 }

@@ -4,9 +4,10 @@
  *
  * A rank takes M seconds for a layer's products and O for all else. Of M it does a part P: what it keeps, what it computes for its lender, and
  * what it copies for that (lend_price.h). A layer that is lent has meetings of its own, so it takes as long as its slowest rank, and C for
- * what travels; all the rest takes as long as its slowest rank:
+ * what travels; all the rest takes as long as its slowest rank, and what that waits for others that are slower in a layer:
  *
- *     T = max over ranks (O + sum of M P) + sum over lent layers of (max over ranks (M P) + C)
+ *     T = max over ranks (O + sum of M P) + W + sum over lent layers of (max over ranks (M P) + C)
+ *     W = sum over the other layers of max over ranks (M P) - max over ranks (sum of M P)
  *
  * Blocks of a layer go one by one from its slowest rank to that helper of its that is done first; of all numbers of them the best is kept. The
  * layer is lent if T falls by that, by at least a tenth of what the slowest rank takes for it. With nothing cut this is lending. Then the

@@ -263,6 +263,23 @@ static void layers_are_lent_that_pay(void **state)
         assert_true((r.help[MOST_LAYERS + l] > 0) == (l % 2 == 0));
 }
 
+/* Rank 0 cuts all that it may, half of each layer. Rank 1 then has time to spare, but not in a single layer: all would wait for it there. */
+static void nobody_is_waited_for_in_a_layer(void **state)
+{
+    static const double slow[] = {4, 2.5, 1};
+    Case c;
+    seed = 4;
+    make_case(&c, slow, 3, 2, 64);
+    c.in.price = NULL;
+    for (uint32_t l = 0; l < 2; l++) {
+        c.most_cut[l] = 32;
+        c.most_cut[2 + l] = 40;
+    }
+    Result r = split(*state, &c);
+    for (uint32_t l = 0; l < 2; l++)
+        assert_true(2.5 * (double)(64 - r.cut[2 + l]) <= 4 * (double)(64 - r.cut[l]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,7 +287,7 @@ int main(void)
         TEST(nothing_else_is_much_faster),     TEST(it_is_no_slower_than_either),
         TEST(without_lending_all_is_cut),      TEST(without_prices_nothing_is_lent),
         TEST(without_a_budget_nothing_is_cut), TEST(without_stragglers_nothing_is_split),
-        TEST(layers_are_lent_that_pay),
+        TEST(layers_are_lent_that_pay),        TEST(nobody_is_waited_for_in_a_layer),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
