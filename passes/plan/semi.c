@@ -124,9 +124,9 @@ static uint32_t find_helper(const MotSurplus *in, uint32_t rank, uint32_t l, con
 static void fit_layer(Search *s, uint32_t l)
 {
     const MotSurplus *in = s->in;
-    double time[MOT_BALANCE_RANKS], until = 0;
+    double time[MOT_BALANCE_RANKS] = {0}, until = 0;
     int64_t best[MOT_BALANCE_RANKS] = {0};
-    Amounts now[MOT_BALANCE_RANKS];
+    Amounts now[MOT_BALANCE_RANKS] = {0};
     s->lent[l] = INFINITY;
     for (uint32_t i = 0; i < in->n; i++) {
         s->split.help[at(in, i, l)] = 0;
@@ -179,8 +179,9 @@ static double time_without(const Search *s, uint32_t l, double *out_time)
 static double choose_layers(Search *s, double *rest)
 {
     const MotSurplus *in = s->in;
-    double lent = 0, met = 0, time[MOT_BALANCE_RANKS];
-    memcpy(rest, in->other, in->n * sizeof *rest);
+    double lent = 0, met = 0, time[MOT_BALANCE_RANKS] = {0};
+    for (uint32_t i = 0; i < in->n; i++)
+        rest[i] = in->other[i];
     for (uint32_t l = 0; l < in->n_layers; l++) {
         met += time_without(s, l, time);
         for (uint32_t i = 0; i < in->n; i++)
