@@ -54,7 +54,7 @@ typedef struct {
     const char *out;
     uint32_t plan, mode, n_hits;
     uint32_t n_members;     /* at least */
-    const char *changes[4]; /* of shares and speeds; NULL: no more */
+    const char *changes[5]; /* of shares and speeds; NULL: no more */
 } Run;
 
 static void add(const char **argv, const char *const *options)
