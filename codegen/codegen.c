@@ -23,19 +23,21 @@
 enum { DEFAULT_THREADS = 2, MAX_THREADS = 64 };
 
 typedef struct {
-    MotProgram *program;
-    const MotCodegenOpts *opts;
-    const char *folder; /* of the cache, or NULL */
-    atomic_uint next;   /* kernel to be taken */
-    atomic_bool has_failed;
-} Work;
-
-typedef struct {
-    Work *work;
+    struct Work *work;
     MotCtx ctx; /* memory and error of this thread */
     pthread_t thread;
     bool is_started;
 } Worker;
+
+typedef struct Work {
+    MotProgram *program;
+    const MotCodegenOpts *opts;
+    const char *folder; /* of the cache, or NULL */
+    Worker *workers;
+    uint32_t n_workers;
+    atomic_uint next; /* kernel to be taken */
+    atomic_bool has_failed;
+} Work;
 
 /* ---- Cache ---- */
 
@@ -150,14 +152,15 @@ static void *run_worker(void *arg)
 }
 
 /* Images move from the workers' arenas to the caller's; so does the first error. */
-static MotStatus collect(MotCtx *ctx, Worker *workers, uint32_t n, MotProgram *program)
+static MotStatus collect(MotCtx *ctx, void *arg)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (workers[i].ctx.status != MOT_OK)
-            mot_fail(ctx, workers[i].ctx.status, MOT_NOWHERE, "%s",
-                     mot_text_get(&workers[i].ctx.error));
-    for (uint32_t i = 0; i < program->kernels.n && ctx->status == MOT_OK; i++) {
-        MotKernel *kernel = &program->kernels.data[i];
+    const Work *w = arg;
+    for (uint32_t i = 0; i < w->n_workers; i++)
+        if (w->workers[i].ctx.status != MOT_OK)
+            mot_fail(ctx, w->workers[i].ctx.status, MOT_NOWHERE, "%s",
+                     mot_text_get(&w->workers[i].ctx.error));
+    for (uint32_t i = 0; i < w->program->kernels.n && ctx->status == MOT_OK; i++) {
+        MotKernel *kernel = &w->program->kernels.data[i];
         kernel->image = mot_arena_copy(&ctx->arena, kernel->image, kernel->image_bytes);
     }
     return ctx->status;
@@ -169,6 +172,8 @@ MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program, const MotCodegen
     uint32_t n = opts->threads ? opts->threads : DEFAULT_THREADS;
     n = n > MAX_THREADS ? MAX_THREADS : n > program->kernels.n ? program->kernels.n : n;
     Worker *workers = mot_arena_array(&ctx->arena, Worker, n);
+    work.workers = workers;
+    work.n_workers = n;
     for (uint32_t i = 0; i < n; i++) {
         workers[i].work = &work;
         mot_ctx_init(&workers[i].ctx);
@@ -182,7 +187,8 @@ MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program, const MotCodegen
     for (uint32_t i = 0; i < n; i++)
         if (workers[i].is_started)
             pthread_join(workers[i].thread, NULL);
-    MotStatus status = collect(ctx, workers, n, program);
+    MotStatus status =
+        mot_ctx_run(ctx, collect, &work); /* it may lack memory; the workers have theirs */
     for (uint32_t i = 0; i < n; i++)
         mot_ctx_deinit(&workers[i].ctx);
     return status;
