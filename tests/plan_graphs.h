@@ -129,10 +129,8 @@ static inline MotCluster *make_cluster(MotCtx *ctx, uint32_t n, const double *sl
                                        double bandwidth)
 {
     MotCluster *cluster = mot_cluster_make(ctx, n, 1);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         cluster->devices.data[i].slow = slow[i];
-        cluster->devices.data[i].alone.bandwidth = 1e12; /* more than any link */
-    }
     MotLink link = {.a = MOT_ALL_DEVICES,
                     .b = MOT_ALL_DEVICES,
                     .latency = latency,

@@ -142,11 +142,8 @@ static double solve(MotIntra *in, MotPlanStats *out_stats, MotPlan *plan)
                                 .largest_table = solutions.largest_table,
                                 .is_exact = solutions.is_exact && in->n_split_tables == 0 &&
                                             !is_memory_bound,
+                                .is_beam = !solutions.is_exact,
                                 .is_memory_bound = is_memory_bound};
-    if (!solutions.is_exact)
-        mot_warn(
-            in->ctx, MOT_NOWHERE,
-            "the graph is too entangled for the exact planner: the plan comes from a beam search");
     return excess;
 }
 
@@ -239,21 +236,26 @@ static MotStatus tune(MotPlan *plan, const MotPlanOpts *opts, MotPlanStats *stat
 {
     static const double LEAST = 0.01;
     MotMesh *mesh = &plan->stages.data[0].mesh;
-    int64_t *share = mesh->axis[0].share,
-            *before = mot_arena_array(&plan->ctx->arena, int64_t, mesh->n_devices);
+    int64_t *share = mesh->axis[0].share;
     size_t bytes = mesh->n_devices * sizeof *share;
-    double time = plan->time;
-    memcpy(before, share, bytes);
-    double tuned = mot_shares_search(share, mesh->n_devices, time_of_shares, &(Tuned){plan, in});
-    if (tuned < (1 - LEAST) * time) {
+    const int64_t *shares_before = mot_arena_copy(&plan->ctx->arena, share, bytes);
+    MotPlan before = mot_plan_copy(plan);
+    Tuned tuned = {plan, in};
+    if (mot_shares_search(share, mesh->n_devices, time_of_shares, &tuned) <
+        (1 - LEAST) * before.time) {
+        MotPlanStats found;
         MOT_TRY(mot_intra_open(plan, opts->fixes, opts->n_fixes, &in));
-        double excess = solve(in, stats, plan);
-        stats->saved = time - plan->time;
-        if (excess <= 0 && plan->time < (1 - LEAST) * time)
+        double excess = solve(in, &found, plan);
+        if (excess <= 0 && plan->time < (1 - LEAST) * before.time) {
+            *stats = found;
+            stats->saved = before.time - plan->time;
             return MOT_OK;
+        }
     }
-    memcpy(share, before, bytes);
-    return choose(plan, opts, stats, &in);
+    *plan = before;
+    memcpy(share, shares_before, bytes);
+    time_of_shares(&tuned); /* the devices' predictions, too */
+    return MOT_OK;
 }
 
 MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
@@ -274,6 +276,10 @@ MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
     plan->bound = find_bound(in->cost, in->factors);
     if (!opts->share && plan->stages.data[0].mesh.n_devices > 1)
         MOT_TRY(tune(plan, opts, &stats, in));
+    if (stats.is_beam)
+        mot_warn(
+            ctx, MOT_NOWHERE,
+            "the graph is too entangled for the exact planner: the plan comes from a beam search");
     if (opts->stats)
         *opts->stats = stats;
     MOT_TRY(mot_plan_verify(plan));

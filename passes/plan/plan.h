@@ -13,6 +13,7 @@ typedef struct MotPlanStats {
      * The minimum over the variables' choices; else beam search, or shared conversions count twice.
      */
     bool is_exact;
+    bool is_beam;         /* too entangled for elimination */
     bool is_memory_bound; /* a faster plan did not fit */
     double saved; /* seconds of a step, by other shares than the speeds; 0 where these stayed */
 } MotPlanStats;
