@@ -1,6 +1,6 @@
 /*
- * The C API over job/: every call runs in the model's context, with the C locale, and leaves status and text behind. What a call allocates
- * is gone at its end, so that steps do not grow the process.
+ * The C API over job/: every call runs in the model's context, with the C locale, and leaves status
+ * and text behind. What a call allocates is gone at its end, so that steps do not grow the process.
  */
 #include "include/motley.h"
 
@@ -354,7 +354,10 @@ static MotStatus write_input(MotCtx *ctx, MotJob *job, const MotBuf *buf, uint32
     return mot_session_write_batch(job->session, buf->name, micro, &value);
 }
 
-/* Every input of every batch from the caller's tensors, which stand batch by batch; and no tensor is left. */
+/*
+ * Every input of every batch from the caller's tensors, which stand batch by batch; and no tensor
+ * is left.
+ */
 static MotStatus write_inputs(MotCtx *ctx, const Call *call, uint32_t n_batches)
 {
     MotJob *job = &call->m->job;
@@ -448,7 +451,10 @@ MotleyStatus motley_run(MotleyModel *m, const MotleyTensor *inputs, size_t n_inp
 
 /* ---- Parameters ---- */
 
-/* A parameter that holds two initializers has the names of both. NULL, and a failure, if there is none. */
+/*
+ * A parameter that holds two initializers has the names of both. NULL, and a failure, if there is
+ * none.
+ */
 static const MotBuf *find_param(MotCtx *ctx, const MotleyModel *m, const char *name,
                                 bool *out_is_second)
 {

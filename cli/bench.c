@@ -52,7 +52,10 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
     return MOT_OK;
 }
 
-/* Of the last step, a rank: at work, of that in kernels that shares reach, communicating, waiting for peers. */
+/*
+ * Of the last step, a rank: at work, of that in kernels that shares reach, communicating, waiting
+ * for peers.
+ */
 static void put_ranks(MotJsonWriter *w, const MotJob *job)
 {
     mot_json_open(w, "ranks", '[');

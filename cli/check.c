@@ -1,4 +1,7 @@
-/* motley check: conformance cases in ONNX's layout, on the reference evaluator. One line a case, then the counts. */
+/*
+ * motley check: conformance cases in ONNX's layout, on the reference evaluator. One line a case,
+ * then the counts.
+ */
 #include "cli/answer.h"
 #include "cli/verbs.h"
 #include "frontend/case.h"

@@ -124,7 +124,10 @@ static void print_verdicts_as_json(MotCtx *ctx, const Verdict *verdicts, uint32_
     mot_answer_print(&w);
 }
 
-/* What a save that was cut short has left is told, but is no damage: the checkpoint before it is there. */
+/*
+ * What a save that was cut short has left is told, but is no damage: the checkpoint before it is
+ * there.
+ */
 static MotStatus verify(MotCtx *ctx, const MotArgs *args, const char *dir)
 {
     const char **paths;

@@ -1,6 +1,7 @@
 /*
- * A socket and no file to be polled: who asks gets an answer, or is told that the training ended before it. Looking for a request costs a
- * step one system call. Addresses of sockets are short, paths are not: they go through /proc/self/fd of the folder.
+ * A socket and no file to be polled: who asks gets an answer, or is told that the training ended
+ * before it. Looking for a request costs a step one system call. Addresses of sockets are short,
+ * paths are not: they go through /proc/self/fd of the folder.
  */
 #include "cli/control.h"
 
@@ -85,8 +86,8 @@ MotControl *mot_control_open(MotCtx *ctx, const char *dir)
 }
 
 /*
- * One message into ctx's arena: an object, or NULL where it is none or the other side is gone. False: nothing has come yet, of a socket that
- * does not wait.
+ * One message into ctx's arena: an object, or NULL where it is none or the other side is gone.
+ * False: nothing has come yet, of a socket that does not wait.
  */
 static bool receive(MotCtx *ctx, int fd, const char *from, const MotJson **out_json)
 {

@@ -1,6 +1,7 @@
 /*
- * The handler of SIGBUS. Which file it was is asked of the kernel, by the address, in /proc/self/maps: no table of mappings is kept for it.
- * Everything here may run in a signal handler: open, read, write, _exit, and no memory but the stack.
+ * The handler of SIGBUS. Which file it was is asked of the kernel, by the address, in
+ * /proc/self/maps: no table of mappings is kept for it. Everything here may run in a signal
+ * handler: open, read, write, _exit, and no memory but the stack.
  */
 #include "cli/cutoff.h"
 
@@ -58,7 +59,10 @@ static uintptr_t read_hex(const char **text)
     }
 }
 
-/* `first-end r--p offset device inode   path`: the path, if the line is of a private read-only mapping of a file around the address. */
+/*
+ * `first-end r--p offset device inode   path`: the path, if the line is of a private read-only
+ * mapping of a file around the address.
+ */
 static const char *match(const char *line, uintptr_t address)
 {
     uintptr_t first = read_hex(&line);

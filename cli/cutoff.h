@@ -3,8 +3,9 @@
 #define MOTLEY_CLI_CUTOFF_H
 
 /*
- * From now on, reading beyond the new end of a mapped file (support/file.h) ends the process with a message that names the file and the exit
- * code of corrupt data. Ranks inherit it. A SIGBUS of any other origin kills as it always does.
+ * From now on, reading beyond the new end of a mapped file (support/file.h) ends the process with a
+ * message that names the file and the exit code of corrupt data. Ranks inherit it. A SIGBUS of any
+ * other origin kills as it always does.
  */
 void mot_cutoff_watch(void);
 

@@ -1,4 +1,7 @@
-/* The options of cuts, their policies, and what is said of them. Steps are shown counted from 1, as everywhere in the log. */
+/*
+ * The options of cuts, their policies, and what is said of them. Steps are shown counted from 1, as
+ * everywhere in the log.
+ */
 #include "cli/cutting.h"
 
 #include "cli/balance.h"
@@ -158,7 +161,10 @@ MotStatus mot_cutting_before(MotTrainer *t, int64_t step)
     return t->cutter ? mot_cutter_before(t->cutter, step) : MOT_OK;
 }
 
-/* Of the columns of a decision, by rank and layer, those that others compute; whether there are any. */
+/*
+ * Of the columns of a decision, by rank and layer, those that others compute; whether there are
+ * any.
+ */
 static bool find_lent(const MotTrainer *t, const MotCutDecision *d, int64_t *out_lent)
 {
     uint32_t n = mot_session_ranks(t->job->session), n_layers = program_of(t)->cuts.n;
@@ -239,7 +245,10 @@ static const char *parts_text(MotTrainer *t, const int64_t *columns)
     return mot_text_get(&text);
 }
 
-/* What becomes of the products: `0/45/0/0 % of the products are computed by others and 0/10/0/0 % left out` */
+/*
+ * What becomes of the products: `0/45/0/0 % of the products are computed by others and 0/10/0/0 %
+ * left out`
+ */
 static const char *fate_of(MotTrainer *t, const Columns *c)
 {
     MotArena *arena = &t->ctx->arena;

@@ -1,4 +1,7 @@
-/* motley grad: the loss, and its gradient by every trained initializer, as .npy files in the file's shape and layout. */
+/*
+ * motley grad: the loss, and its gradient by every trained initializer, as .npy files in the file's
+ * shape and layout.
+ */
 #include "cli/answer.h"
 #include "cli/verbs.h"
 #include "ir/layout.h"
@@ -42,7 +45,10 @@ static const MotOp *find_param(const MotGraph *g, const char *name)
     return NULL;
 }
 
-/* The gradient in the file's layout; zeros with a warning where the loss does not depend on the initializer. */
+/*
+ * The gradient in the file's layout; zeros with a warning where the loss does not depend on the
+ * initializer.
+ */
 static MotStatus read_gradient(MotCtx *ctx, MotJob *job, const MotTrainedRow *row,
                                MotTensor *out_gradient)
 {

@@ -1,4 +1,7 @@
-/* motley join, motley leave: devices of this machine come to a training that runs, and go. It does so between two steps, and answers then. */
+/*
+ * motley join, motley leave: devices of this machine come to a training that runs, and go. It does
+ * so between two steps, and answers then.
+ */
 #include "cli/answer.h"
 #include "cli/control.h"
 #include "cli/verbs.h"

@@ -1,4 +1,7 @@
-/* A run that crashed has logged steps that no checkpoint holds. They are done again, so their lines have to go. */
+/*
+ * A run that crashed has logged steps that no checkpoint holds. They are done again, so their lines
+ * have to go.
+ */
 #include "cli/log.h"
 
 #include "support/file.h"

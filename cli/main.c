@@ -1,4 +1,7 @@
-/* The `motley` command: finds the verb, runs it, prints what failed, and turns the status into an exit code. */
+/*
+ * The `motley` command: finds the verb, runs it, prints what failed, and turns the status into an
+ * exit code.
+ */
 #include "cli/cutoff.h"
 #include "cli/verbs.h"
 #include "passes/pipeline.h"
@@ -274,7 +277,10 @@ int main(int argc, char **argv)
     ctx.log_self = &call.talk;
     mot_cutoff_watch();
     MotStatus status = mot_ctx_run(&ctx, run_verb, &call);
-    /* A status without a text (MOT_STOPPED, or a test case that failed) has been explained by the verb. */
+    /*
+     * A status without a text (MOT_STOPPED, or a test case that failed) has been explained by the
+     * verb.
+     */
     if (ctx.status != MOT_OK)
         fprintf(stderr, "motley: %s\n", mot_text_get(&ctx.error));
     int code = mot_status_exit_code(status);

@@ -1,6 +1,7 @@
 /*
- * Who takes part in a training may change between two steps: the job switches to another plan (job/switch.h), everything here that depends on
- * the members is made anew, and a record in the log says so.
+ * Who takes part in a training may change between two steps: the job switches to another plan
+ * (job/switch.h), everything here that depends on the members is made anew, and a record in the log
+ * says so.
  */
 #include "cli/members.h"
 
@@ -69,7 +70,10 @@ static void put_members(const MotTrainer *t, MotJsonWriter *w)
     mot_json_put_ints(w, "shares", share, n);
 }
 
-/* A change that is done: everything that depends on the members, a record in the log, a line for the user. `device` may be NULL. */
+/*
+ * A change that is done: everything that depends on the members, a record in the log, a line for
+ * the user. `device` may be NULL.
+ */
 static MotStatus announce(MotTrainer *t, const char *action, const char *device, int64_t began_ns)
 {
     double ms = (double)(mot_now_ns() - began_ns) * 1e-6;
@@ -197,7 +201,10 @@ static MotStatus read_device(MotCtx *ctx, const char *text, MotDevice *out_devic
     return check_threads(ctx, out_device);
 }
 
-/* In the place of the cluster that device i has or gets; if it is refused, the cluster is as before. */
+/*
+ * In the place of the cluster that device i has or gets; if it is refused, the cluster is as
+ * before.
+ */
 static MotStatus add(MotTrainer *t, uint32_t i, MotDevice device)
 {
     MotCluster *cluster = t->job->cluster;
@@ -215,7 +222,10 @@ static MotStatus add(MotTrainer *t, uint32_t i, MotDevice device)
     return status;
 }
 
-/* A device that was a member before comes back as what it was, or as it is described now. Leaves the name of what was described. */
+/*
+ * A device that was a member before comes back as what it was, or as it is described now. Leaves
+ * the name of what was described.
+ */
 static MotStatus join(MotTrainer *t, const char **text)
 {
     const MotCluster *cluster = t->job->cluster;

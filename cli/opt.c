@@ -1,4 +1,6 @@
-/* motley opt: runs graph passes on the text of a graph, or on a model file, and prints the result. */
+/*
+ * motley opt: runs graph passes on the text of a graph, or on a model file, and prints the result.
+ */
 #include "cli/verbs.h"
 #include "ir/graph_text.h"
 #include "job/job.h"

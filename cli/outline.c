@@ -1,7 +1,8 @@
 /*
- * Choices are read off the plan, traffic off the programs' collectives and messages, bytes and memory off their bindings: as it
- * will run, and nothing is estimated but an all-reduce, in which a rank receives its share of all parts and then the sums of the
- * others, 2 (n - 1) / n of the tensor. Linear in operators and instructions.
+ * Choices are read off the plan, traffic off the programs' collectives and messages, bytes and
+ * memory off their bindings: as it will run, and nothing is estimated but an all-reduce, in which a
+ * rank receives its share of all parts and then the sums of the others, 2 (n - 1) / n of the
+ * tensor. Linear in operators and instructions.
  */
 #include "cli/outline.h"
 
@@ -102,7 +103,10 @@ static double local_bytes(const MotOutline *o, uint32_t rank, uint32_t buf)
     return (double)mot_type_bytes(&o->bindings[rank].types[buf]);
 }
 
-/* One source and destination of a collective, on one rank: its parts of them, and the sources of all that meet. */
+/*
+ * One source and destination of a collective, on one rank: its parts of them, and the sources of
+ * all that meet.
+ */
 typedef struct {
     double from, to, all, n;
 } Piece;

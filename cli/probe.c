@@ -1,4 +1,7 @@
-/* motley probe: measures the devices and links of a cluster, and writes the cluster file with what it found. */
+/*
+ * motley probe: measures the devices and links of a cluster, and writes the cluster file with what
+ * it found.
+ */
 #include "cli/answer.h"
 #include "cli/verbs.h"
 #include "frontend/cluster_file.h"

@@ -34,7 +34,10 @@ static const char *group_thousands(MotArena *arena, double value)
 
 /* ---- The line ---- */
 
-/* Adds a field, and a bar before it, if the line stays within its columns; after one that did not fit, no other is added. */
+/*
+ * Adds a field, and a bar before it, if the line stays within its columns; after one that did not
+ * fit, no other is added.
+ */
 typedef struct {
     MotText text;
     uint32_t columns;

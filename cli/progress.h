@@ -1,6 +1,6 @@
 /*
- * What `train` says on the way. Away from a terminal a line a step; on a terminal one line that is painted over, and under it a strip with a
- * bar a device: how much of the step it was busy.
+ * What `train` says on the way. Away from a terminal a line a step; on a terminal one line that is
+ * painted over, and under it a strip with a bar a device: how much of the step it was busy.
  */
 #ifndef MOTLEY_CLI_PROGRESS_H
 #define MOTLEY_CLI_PROGRESS_H
@@ -35,8 +35,8 @@ void mot_progress_clear(MotProgress *p);
 void mot_progress_end(MotProgress *p);
 
 /*
- * The two lines for a terminal of `columns`: neither is longer. Fields and names that do not fit are left out. Exposed for the
- * test.
+ * The two lines for a terminal of `columns`: neither is longer. Fields and names that do not fit
+ * are left out. Exposed for the test.
  */
 const char *mot_progress_line(MotArena *arena, const MotStepReport *report, uint32_t columns);
 const char *mot_progress_strip(const MotProgress *p, MotArena *arena, const double *busy,

@@ -1,6 +1,7 @@
 /*
- * The planner is asked twice with the same speeds: after the step whether there is a better plan, and at the switch for that plan, which lives in
- * the context of the new ranks. It takes milliseconds.
+ * The planner is asked twice with the same speeds: after the step whether there is a better plan,
+ * and at the switch for that plan, which lives in the context of the new ranks. It takes
+ * milliseconds.
  */
 #include "cli/replanning.h"
 

@@ -1,4 +1,7 @@
-/* --balance auto: where other shares can't follow the devices' speed, another plan does, two steps after it was found. */
+/*
+ * --balance auto: where other shares can't follow the devices' speed, another plan does, two steps
+ * after it was found.
+ */
 #ifndef MOTLEY_CLI_REPLANNING_H
 #define MOTLEY_CLI_REPLANNING_H
 
@@ -6,7 +9,10 @@
 
 /* From now on for the policy `rebalance`; NULL: there is never another plan. */
 void mot_replanning_begin(MotTrainer *t, MotRebalance *rebalance);
-/* Other devices than the plan was made for take part: the planner is asked when some of their steps have been measured. */
+/*
+ * Other devices than the plan was made for take part: the planner is asked when some of their steps
+ * have been measured.
+ */
 void mot_replanning_ask(MotTrainer *t);
 /* After the policy's decision, step counted from 0: asks the planner where shares are done with. */
 void mot_replanning_after(MotTrainer *t, int64_t step, const MotDecision *decision);

@@ -30,7 +30,9 @@ static MotStatus check_inputs(MotCtx *ctx, const MotJob *job)
     return MOT_OK;
 }
 
-/* The output that `NAME=FILE` is about: the longest name counts, as names may hold '='. NULL: none. */
+/*
+ * The output that `NAME=FILE` is about: the longest name counts, as names may hold '='. NULL: none.
+ */
 static const MotResult *find_output(const MotPipeline *p, const char *text)
 {
     const MotResult *found = NULL;

@@ -1,4 +1,7 @@
-/* motley sample: text from a trained language model. The window is fixed and right-padded, which is exact for causal models. */
+/*
+ * motley sample: text from a trained language model. The window is fixed and right-padded, which is
+ * exact for causal models.
+ */
 #include "cli/answer.h"
 #include "cli/verbs.h"
 #include "job/job.h"

@@ -1,7 +1,8 @@
 /*
- * motley top: a training that runs, or how it ended. What it shows stands in files that `train` writes anyway: job.json in its folder (who
- * runs), and the end of its log (steps and decisions); memory and state come from /proc. So nobody who looks costs the training anything, and a
- * training that crashed is one whose lock nobody holds.
+ * motley top: a training that runs, or how it ended. What it shows stands in files that `train`
+ * writes anyway: job.json in its folder (who runs), and the end of its log (steps and decisions);
+ * memory and state come from /proc. So nobody who looks costs the training anything, and a training
+ * that crashed is one whose lock nobody holds.
  */
 #include "cli/answer.h"
 #include "cli/verbs.h"
@@ -27,8 +28,8 @@ typedef struct {
     const char *dir;
     const MotJson *job;  /* job.json */
     const MotJson *step; /* the last one in the log */
-    const MotJson *
-        decisions[DECISIONS]; /* the last ones of --balance, and changes of members, newest first */
+    /* the last ones of --balance, and changes of members, newest first */
+    const MotJson *decisions[DECISIONS];
     uint32_t n_decisions;
     bool is_running;
 } View;
@@ -77,7 +78,10 @@ static MotStatus read_job(MotCtx *ctx, View *view)
     return mot_json_parse(ctx, MOT_ERR_DATA, path, (const char *)map->data, map->n, &view->job);
 }
 
-/* Takes a line of the log into the view, from the last one backwards. One that is being written is no JSON yet. */
+/*
+ * Takes a line of the log into the view, from the last one backwards. One that is being written is
+ * no JSON yet.
+ */
 static void take_line(MotCtx *ctx, View *view, const char *log, const char *line, size_t n)
 {
     const MotJson *record;
@@ -132,7 +136,10 @@ static const char *status_of(MotCtx *ctx, int64_t pid, const char *key)
     return value;
 }
 
-/* A row of the table. Times are parts of the step, 0 before the devices' first one; all of a rank that is gone is 0 but its last step. */
+/*
+ * A row of the table. Times are parts of the step, 0 before the devices' first one; all of a rank
+ * that is gone is 0 but its last step.
+ */
 typedef struct {
     const char *device, *state;
     int64_t share;

@@ -1,4 +1,7 @@
-/* motley train: a model file, data, devices; out come checkpoints, a log, and the model with trained weights. */
+/*
+ * motley train: a model file, data, devices; out come checkpoints, a log, and the model with
+ * trained weights.
+ */
 #include "cli/train.h"
 
 #include "cli/answer.h"
@@ -39,8 +42,8 @@ static const MotOption train_options[] = {
     {NULL, NULL, NULL}};
 
 /*
- * A resize that a device has no memory for would end the run when its step comes. Each is tried on top of those before it, in the order in which they
- * are carried out: those of other axes stay.
+ * A resize that a device has no memory for would end the run when its step comes. Each is tried on
+ * top of those before it, in the order in which they are carried out: those of other axes stay.
  */
 static MotStatus check_memory(MotTrainer *t, const char *const *texts)
 {
@@ -100,7 +103,10 @@ static bool is_outdated(const MotTrainer *t, const MotResize *r)
     return false;
 }
 
-/* The steps before a resumed run's first one are not made: of their resizes those that still hold come before the first. */
+/*
+ * The steps before a resumed run's first one are not made: of their resizes those that still hold
+ * come before the first.
+ */
 static void catch_up(MotTrainer *t)
 {
     MotResize *kept = mot_arena_array(&t->ctx->arena, MotResize, t->n_resizes);
@@ -192,7 +198,10 @@ static MotStatus open_data(MotTrainer *t)
     return mot_data_open(t->ctx, t->data_text, &opts, &t->data);
 }
 
-/* What the run was started with has to be given again: with other values it would go on with the wrong state or data. */
+/*
+ * What the run was started with has to be given again: with other values it would go on with the
+ * wrong state or data.
+ */
 static MotStatus refuse_resume(MotTrainer *t, const char *path, const char *what, const char *then,
                                const char *now)
 {
@@ -243,7 +252,10 @@ static MotStatus check_structure(MotTrainer *t, const char *path, const MotCheck
                     mot_quote(&t->ctx->arena, info->model), t->job->model);
 }
 
-/* The number of a character is its place among the characters of the text: other text, other meaning of every token. */
+/*
+ * The number of a character is its place among the characters of the text: other text, other
+ * meaning of every token.
+ */
 static MotStatus check_vocabulary(MotTrainer *t, const char *path, const MotCheckpointInfo *info)
 {
     uint32_t n;

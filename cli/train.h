@@ -73,9 +73,15 @@ MOT_CHECKED MotStatus mot_trainer_run(MotTrainer *t);
 MOT_CHECKED MotStatus mot_trainer_save(MotTrainer *t);
 /* Fills the host's buffers with what step t->step takes. */
 void mot_trainer_prepare(MotTrainer *t);
-/* The folder and what stands in it all the time, again if somebody removed it. Not to be called within a scope. */
+/*
+ * The folder and what stands in it all the time, again if somebody removed it. Not to be called
+ * within a scope.
+ */
 MOT_CHECKED MotStatus mot_trainer_keep_folder(MotTrainer *t);
-/* What depends on who the members are, from the job: the lines of progress, the policy of --balance, job.json. */
+/*
+ * What depends on who the members are, from the job: the lines of progress, the policy of
+ * --balance, job.json.
+ */
 MOT_CHECKED MotStatus mot_trainer_renew(MotTrainer *t);
 /* For a line of another kind than a step's. */
 void mot_trainer_make_room(MotTrainer *t);

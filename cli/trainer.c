@@ -36,8 +36,9 @@ static MotStatus write_batch(MotTrainer *t, uint32_t micro)
 }
 
 /*
- * A step takes as many batches of the data as it has micro-batches. Which ones follows from its number alone, whoever is there to compute it: so
- * each sample is used once an epoch, through deaths, joins and repeated steps.
+ * A step takes as many batches of the data as it has micro-batches. Which ones follows from its
+ * number alone, whoever is there to compute it: so each sample is used once an epoch, through
+ * deaths, joins and repeated steps.
  */
 static void prepare_step(MotTrainer *t, int64_t step)
 {
@@ -208,7 +209,10 @@ MotStatus mot_trainer_save(MotTrainer *t)
     return mot_checkpoint_save(t->ctx, t->job->session, t->out, &info);
 }
 
-/* The shares of a --resize for the devices that are members now; those that it does not name keep theirs. False: none would have any. */
+/*
+ * The shares of a --resize for the devices that are members now; those that it does not name keep
+ * theirs. False: none would have any.
+ */
 static bool find_shares(const MotTrainer *t, const MotResize *resize, int64_t *out_share)
 {
     const MotMesh *mesh = &t->job->pipeline->stages.data[resize->stage]->mesh;
@@ -280,7 +284,10 @@ static MotStatus do_step(MotTrainer *t)
     return MOT_OK;
 }
 
-/* What the system refuses to write costs a checkpoint, not the training: a later one may succeed. The last one has to. */
+/*
+ * What the system refuses to write costs a checkpoint, not the training: a later one may succeed.
+ * The last one has to.
+ */
 static MotStatus save_or_go_on(MotTrainer *t)
 {
     MotStatus status = mot_trainer_save(t);
@@ -306,8 +313,9 @@ static MotStatus validate_and_save(MotTrainer *t)
 }
 
 /*
- * Does a part, and again after ranks died, without them. A part that failed has left nothing behind: the step is t->step's, which is an earlier
- * one if the training had to go back to a checkpoint.
+ * Does a part, and again after ranks died, without them. A part that failed has left nothing
+ * behind: the step is t->step's, which is an earlier one if the training had to go back to a
+ * checkpoint.
  */
 static MotStatus hold(MotTrainer *t, MotStatus (*part)(MotTrainer *))
 {

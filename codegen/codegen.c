@@ -1,8 +1,10 @@
 /*
- * The kernels of a Program: each from the cache, else by LLVM, on a few threads with a context each.
+ * The kernels of a Program: each from the cache, else by LLVM, on a few threads with a context
+ * each.
  *
- * The cache is a folder of images named by the hash of the kernel's text, the instruction set and this code generator. Files are
- * written under another name and renamed; one that is damaged, or was compiled from something else, is compiled and written again.
+ * The cache is a folder of images named by the hash of the kernel's text, the instruction set and
+ * this code generator. Files are written under another name and renamed; one that is damaged, or
+ * was compiled from something else, is compiled and written again.
  */
 #include "codegen/codegen.h"
 
@@ -119,7 +121,10 @@ static uint64_t make_key(MotCtx *ctx, const MotGraph *graph, MotIsa isa)
 
 static MotStatus make_image(MotCtx *ctx, const Work *w, const MotKernel *kernel, MotImageBytes *out)
 {
-    /* Printing and building allocate from the graph's own context, which is another thread's: work on a copy. */
+    /*
+     * Printing and building allocate from the graph's own context, which is another thread's: work
+     * on a copy.
+     */
     const MotGraph *graph = mot_graph_clone(ctx, kernel->graph);
     uint64_t key = make_key(ctx, graph, w->opts->isa);
     if (read_cached(ctx, w, key, out))

@@ -1,5 +1,6 @@
 /*
- * Code generation: the kernels of a Program become images for one instruction set, from the cache or by LLVM.
+ * Code generation: the kernels of a Program become images for one instruction set, from the cache
+ * or by LLVM.
  */
 #ifndef MOTLEY_CODEGEN_CODEGEN_H
 #define MOTLEY_CODEGEN_CODEGEN_H
@@ -14,8 +15,9 @@ typedef struct MotCodegenOpts {
 } MotCodegenOpts;
 
 /*
- * Sets the image of every kernel of the program, in the context's arena. Equal graphs give equal images. Fails with
- * MOT_ERR_UNSUPPORTED, naming the op, when no kernel shape covers a graph. A cache that can't be read or written costs time, no more.
+ * Sets the image of every kernel of the program, in the context's arena. Equal graphs give equal
+ * images. Fails with MOT_ERR_UNSUPPORTED, naming the op, when no kernel shape covers a graph. A
+ * cache that can't be read or written costs time, no more.
  */
 MOT_CHECKED MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program,
                                           const MotCodegenOpts *opts);

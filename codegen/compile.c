@@ -1,6 +1,6 @@
 /*
- * One kernel through LLVM: print, verify, a short list of passes, an object in memory, an image. 4 to 20 ms. Every call has an LLVM
- * context of its own, so calls may run in parallel.
+ * One kernel through LLVM: print, verify, a short list of passes, an object in memory, an image. 4
+ * to 20 ms. Every call has an LLVM context of its own, so calls may run in parallel.
  */
 #include "codegen/codegen.h"
 #include "codegen/llvm.h"
@@ -12,7 +12,10 @@
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
 
-/* Vectors are explicit: what is left to do is registers for allocas, folding, and moving what does not change out of loops. */
+/*
+ * Vectors are explicit: what is left to do is registers for allocas, folding, and moving what does
+ * not change out of loops.
+ */
 static const char passes[] =
     "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,"
     "loop-mssa(licm),early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
@@ -53,7 +56,10 @@ static MotStatus make_machine(MotCtx *ctx, MotIsa isa, LLVMTargetMachineRef *out
     return MOT_OK;
 }
 
-/* One kernel on its way. What is LLVM's is disposed of at the end, also when memory runs out in between. */
+/*
+ * One kernel on its way. What is LLVM's is disposed of at the end, also when memory runs out in
+ * between.
+ */
 typedef struct {
     MotLlvm l;
     LLVMTargetMachineRef machine;

@@ -116,10 +116,9 @@ static void print_contract(MotCuda *c)
 
 const MotCudaShape mot_cuda_contract = {.library = {contract_library}, .print = print_contract};
 
-/*
- * ---- Scatter: a thread is a column; it goes through the index in order, so equal indices add up
- * in order ----
- */
+/* ---- Scatter ---- */
+
+/* A thread is a column; it goes through the index in order: equal indices add up so. */
 
 enum { INDEX = 2, N_LOOPS };
 

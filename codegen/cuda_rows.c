@@ -1,6 +1,6 @@
 /*
- * CUDA C of rows of which few entries count: a thread is a row. The functions are those of ir/sparse.c, written for a thread: the best
- * entries so far are a list kept in order, not a heap.
+ * CUDA C of rows of which few entries count: a thread is a row. The functions are those of
+ * ir/sparse.c, written for a thread: the best entries so far are a list kept in order, not a heap.
  */
 #include "codegen/cuda_print.h"
 
@@ -155,7 +155,9 @@ static const char *const message_library[] = {
 };
 /* clang-format on */
 
-/* The call for row `task`; what is wrong with it is told as a bad index: the peer's number, or -1. */
+/*
+ * The call for row `task`; what is wrong with it is told as a bad index: the peer's number, or -1.
+ */
 static void print_call(MotCuda *c, const char *const *at)
 {
     const MotRows *r = &c->nest->rows;

@@ -1,6 +1,7 @@
 /*
- * An object that LLVM emitted becomes a flat image. Every loaded section but the unwind tables is copied behind the others; all
- * relocations are differences of addresses within the image, so they are computed here, once. Linear in the object.
+ * An object that LLVM emitted becomes a flat image. Every loaded section but the unwind tables is
+ * copied behind the others; all relocations are differences of addresses within the image, so they
+ * are computed here, once. Linear in the object.
  */
 #include "codegen/image.h"
 
@@ -9,8 +10,8 @@
 #include <string.h>
 
 /*
- * A page: where images are mapped. The first function does not stand at its very start, as UBSan looks for a signature in front of
- * what is called.
+ * A page: where images are mapped. The first function does not stand at its very start, as UBSan
+ * looks for a signature in front of what is called.
  */
 enum { MAX_ALIGNMENT = 4096, LEAD_BYTES = 64 };
 
@@ -28,7 +29,10 @@ typedef struct {
     char *payload;
 } Layout;
 
-/* The object comes from LLVM, not from a file: what is wrong with it is our bug, but told, not crashed on. */
+/*
+ * The object comes from LLVM, not from a file: what is wrong with it is our bug, but told, not
+ * crashed on.
+ */
 static MotStatus refuse(Layout *l, const char *what, const char *detail)
 {
     return mot_fail(l->ctx, MOT_ERR_INTERNAL, MOT_NOWHERE, "kernel object: %s%s%s", what,

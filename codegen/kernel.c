@@ -1,6 +1,7 @@
 /*
- * From a launch's graph to nests. Composites without a shape of their own are expanded; ops with one become a nest each; what is
- * left is stored by pointwise, row and column nests, one for all results that agree on their loops.
+ * From a launch's graph to nests. Composites without a shape of their own are expanded; ops with
+ * one become a nest each; what is left is stored by pointwise, row and column nests, one for all
+ * results that agree on their loops.
  */
 #include "codegen/kernel_dag.h"
 
@@ -16,7 +17,10 @@ typedef struct {
 
 /* ---- Expansion ---- */
 
-/* Expansions with numbers that follow from a dim, such as the n of a mean: from which dim of operand 0 on must sizes be known? */
+/*
+ * Expansions with numbers that follow from a dim, such as the n of a mean: from which dim of
+ * operand 0 on must sizes be known?
+ */
 static int find_first_whole(const MotOp *op, int rank)
 {
     if (op->kind == MOT_OP_LAYER_NORM || op->kind == MOT_OP_LAYER_NORM_GRAD)
@@ -69,7 +73,10 @@ static bool has_composites(const MotGraph *g)
     return false;
 }
 
-/* A graph without composites but those that have a nest. An expansion may hold composites of its own. */
+/*
+ * A graph without composites but those that have a nest. An expansion may hold composites of its
+ * own.
+ */
 static MotStatus expand_graph(MotCtx *ctx, const MotGraph *g, const MotGraph **out)
 {
     while (has_composites(g)) {
@@ -126,7 +133,10 @@ static MotStatus check_ops(Build *b)
     return MOT_OK;
 }
 
-/* In memory the dtypes of training in f32; within a kernel also f64, which the optimizers' scalars want. */
+/*
+ * In memory the dtypes of training in f32; within a kernel also f64, which the optimizers' scalars
+ * want.
+ */
 static MotStatus check_dtypes(Build *b)
 {
     static const bool is_stored[MOT_N_DTYPES] = {
@@ -217,8 +227,8 @@ static MotStatus build_op_nests(Build *b)
 /* ---- Pointwise, row and column nests ---- */
 
 /*
- * Sees a result from the loops of a nest whose first result has type `first`: dim by dim where the ranks are equal, else its dims
- * are the kept loops in order. False if neither fits.
+ * Sees a result from the loops of a nest whose first result has type `first`: dim by dim where the
+ * ranks are equal, else its dims are the kept loops in order. False if neither fits.
  */
 static bool fit_result(const MotDag *dag, const MotType *first, const MotType *type, MotView *out)
 {

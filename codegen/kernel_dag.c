@@ -1,7 +1,8 @@
 /*
- * Values to nodes. A value is asked for at a view, which says for each of its dims the index as a function of the loops; a rule a
- * row turns that into nodes over views of its operands. So slices, transposes, broadcasts and gathers vanish into the addresses of
- * loads, and a reduction names the loops it runs over. Asking twice for the same gives the same node.
+ * Values to nodes. A value is asked for at a view, which says for each of its dims the index as a
+ * function of the loops; a rule a row turns that into nodes over views of its operands. So slices,
+ * transposes, broadcasts and gathers vanish into the addresses of loads, and a reduction names the
+ * loops it runs over. Asking twice for the same gives the same node.
  */
 #include "codegen/kernel_dag.h"
 
@@ -171,7 +172,9 @@ static MotNode build_pad(MotDag *dag, const MotOp *op, const MotView *view)
     return build_guarded(dag, op->in[0], &own, inside, fill);
 }
 
-/* From the last operand to the first: select(index < end of operand i, operand i, those after it). */
+/*
+ * From the last operand to the first: select(index < end of operand i, operand i, those after it).
+ */
 static MotNode build_concat(MotDag *dag, const MotOp *op, const MotView *view)
 {
     int64_t axis = mot_attrs(op, axis)->axis, end = 0;
@@ -193,7 +196,10 @@ static MotNode build_concat(MotDag *dag, const MotOp *op, const MotView *view)
     return value;
 }
 
-/* An axis of `size` at the value of `index` in this view. What is built from now on is used only where that is inside. */
+/*
+ * An axis of `size` at the value of `index` in this view. What is built from now on is used only
+ * where that is inside.
+ */
 static MotAxis add_listed_axis(MotDag *dag, MotValue index, const MotView *view, int64_t size)
 {
     MotNode i = mot_dag_build(dag, index, view);
@@ -240,7 +246,10 @@ static uint32_t find_loops(const MotDag *dag, const MotView *view)
     return loops;
 }
 
-/* A loop of this extent to reduce over: one that the result does not depend on, or a new one. Adds it to *taken. */
+/*
+ * A loop of this extent to reduce over: one that the result does not depend on, or a new one. Adds
+ * it to *taken.
+ */
 static MotAxis take_reduced_loop(MotDag *dag, int64_t dim, uint32_t *taken)
 {
     MotExtent extent = mot_extent_make(dim);
@@ -347,7 +356,8 @@ static MotNode build_load(MotDag *dag, const MotType *type, MotValue v, const Mo
 }
 
 /*
- * Reshapes: of what lies in a buffer, the same bytes with other dims; otherwise only sizes of 1 may come and go.
+ * Reshapes: of what lies in a buffer, the same bytes with other dims; otherwise only sizes of 1 may
+ * come and go.
  */
 static MotNode build_reshape(MotDag *dag, const MotOp *op, const MotView *view)
 {

@@ -1,6 +1,7 @@
 /*
- * Nests: extents, nodes, and what is derived once a nest is complete: the order of its loops, which of them are really one, the
- * shape, the lanes, and the phases of its reductions. Quadratic in loops, linear in nodes.
+ * Nests: extents, nodes, and what is derived once a nest is complete: the order of its loops, which
+ * of them are really one, the shape, the lanes, and the phases of its reductions. Quadratic in
+ * loops, linear in nodes.
  */
 #include "codegen/kernel_dag.h"
 
@@ -73,7 +74,10 @@ static uint32_t find_access_loops(const MotNest *nest, const MotAccess *access)
     return loops;
 }
 
-/* The loops along which a node's value varies; those that a REDUCE runs over are taken out by `reduced`. */
+/*
+ * The loops along which a node's value varies; those that a REDUCE runs over are taken out by
+ * `reduced`.
+ */
 static uint32_t find_node_loops(const MotNest *nest, const MotNodeInfo *node, uint32_t reduced)
 {
     uint32_t loops = node->access ? find_access_loops(nest, node->access) : 0;
@@ -112,7 +116,10 @@ static bool bits_are_equal(double a, double b)
     return x == y;
 }
 
-/* Whether two nodes compute the same; what is derived later does not count. Constants are compared by their bits. */
+/*
+ * Whether two nodes compute the same; what is derived later does not count. Constants are compared
+ * by their bits.
+ */
 static bool nodes_are_equal(const MotNodeInfo *a, const MotNodeInfo *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op &&
@@ -294,7 +301,10 @@ static bool is_dear(const MotNodeInfo *node)
     return node->kind == MOT_NODE_OP && node->dtype == MOT_F32 && dear[node->op];
 }
 
-/* Marks the phases in which a node's value is wanted; REDUCE nodes and saved ones are wanted as values, not computed. */
+/*
+ * Marks the phases in which a node's value is wanted; REDUCE nodes and saved ones are wanted as
+ * values, not computed.
+ */
 static void find_saved(MotCtx *ctx, MotNest *nest, uint32_t reduced)
 {
     uint32_t *wanted = mot_arena_array(&ctx->arena, uint32_t, nest->nodes.n);

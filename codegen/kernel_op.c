@@ -1,11 +1,14 @@
 /*
- * Ops with a nest of their own: contractions that are GEMMs, scatter_add, rows of few entries, attention and its gradient.
+ * Ops with a nest of their own: contractions that are GEMMs, scatter_add, rows of few entries,
+ * attention and its gradient.
  *
- * A contraction's letters fall into four classes by where they occur: batch (both operands and the result), m (the first operand and
- * the result), n (the second and the result), k (both operands). Letters of a class that lie behind each other in both tensors are
- * one run. One run of m, n and k each is the GEMM; the other runs are loops around it. What is left of m and n after the choice
- * is kept loops, of k reduced loops. No strided matrices, or one of m, n, k missing: no GEMM, but a sum of products (kernel_dag.c).
- * A letter that is cut is a run of its own, of the list's length, and k.
+ * A contraction's letters fall into four classes by where they occur: batch (both operands and the
+ * result), m (the first operand and the result), n (the second and the result), k (both operands).
+ * Letters of a class that lie behind each other in both tensors are one run. One run of m, n and k
+ * each is the GEMM; the other runs are loops around it. What is left of m and n after the choice is
+ * kept loops, of k reduced loops. No strided matrices, or one of m, n, k missing: no GEMM, but a
+ * sum of products (kernel_dag.c). A letter that is cut is a run of its own, of the list's length,
+ * and k.
  */
 #include "codegen/kernel_dag.h"
 
@@ -16,7 +19,10 @@
 enum { A, B, C };
 enum { BATCH, M, N, K, N_CLASSES };
 
-/* A letter, or several that are one loop: extent and the stride in each tensor (factor 0: not in it). */
+/*
+ * A letter, or several that are one loop: extent and the stride in each tensor (factor 0: not in
+ * it).
+ */
 typedef struct {
     MotExtent extent, stride[3];
     bool is_listed;
@@ -42,14 +48,19 @@ static bool is_in(const Run *run, int tensor)
     return run->stride[tensor].factor != 0;
 }
 
-/* -1: the letter is in one tensor only, or in none. A dim of size 0 makes strides 0, and so no GEMM. */
+/*
+ * -1: the letter is in one tensor only, or in none. A dim of size 0 makes strides 0, and so no
+ * GEMM.
+ */
 static int classify(const Run *r)
 {
     int where = is_in(r, A) | is_in(r, B) << 1 | is_in(r, C) << 2;
     return where == 7 ? BATCH : where == 5 ? M : where == 6 ? N : where == 3 ? K : -1;
 }
 
-/* Appends a letter to the runs of its class: to the last run if it continues that in every tensor. */
+/*
+ * Appends a letter to the runs of its class: to the last run if it continues that in every tensor.
+ */
 static void append_letter(Runs *runs, const Run *letter)
 {
     Run *last = runs->n ? &runs->run[runs->n - 1] : NULL;
@@ -65,7 +76,10 @@ static void append_letter(Runs *runs, const Run *letter)
     memcpy(last->stride, letter->stride, sizeof last->stride);
 }
 
-/* Letters in the order of the tensor that leads their class: the result for batch, else the operand with that letter. */
+/*
+ * Letters in the order of the tensor that leads their class: the result for batch, else the operand
+ * with that letter.
+ */
 static bool classify_letters(const char *order, const Run *letters, Runs *runs)
 {
     for (const char *p = order; *p; p++) {
@@ -87,7 +101,10 @@ static bool is_one(MotExtent e)
     return mot_extent_is(e, 1);
 }
 
-/* How much work a GEMM of these runs does, as far as sizes are known; 0 if the matrices have no unit strides. */
+/*
+ * How much work a GEMM of these runs does, as far as sizes are known; 0 if the matrices have no
+ * unit strides.
+ */
 static double weigh(const Run *m, const Run *n, const Run *k)
 {
     if (!is_one(n->stride[C]) || !(is_one(m->stride[A]) || is_one(k->stride[A])) ||
@@ -112,7 +129,10 @@ static bool has_list(const Runs *k)
     return is_listed;
 }
 
-/* The choice of runs with the most work; false if none is a GEMM. A list must be its k: loops around it have strides only. */
+/*
+ * The choice of runs with the most work; false if none is a GEMM. A list must be its k: loops
+ * around it have strides only.
+ */
 static bool choose_runs(const Runs *runs, int *out)
 {
     double best = 0;
@@ -191,7 +211,9 @@ static void set_list(MotContract *c, const MotGraph *g, const MotOp *op, const u
     c->n_positions = mot_extent_make(mot_graph_type(g, op->in[0])->dims[dim]);
 }
 
-/* `first` and `second`: which operand plays A and which B; the result's inner dim must come from B. */
+/*
+ * `first` and `second`: which operand plays A and which B; the result's inner dim must come from B.
+ */
 static MotNest *try_gemm(MotCtx *ctx, const MotGraph *g, const MotOp *op, const uint32_t *buf_of,
                          int first)
 {
@@ -232,7 +254,10 @@ static MotExtent multiply_dims(const MotType *type, int from, int to)
     return e;
 }
 
-/* Three loops, each of which may be of extent 1: dims before the axis, dims after it, the index's dims. */
+/*
+ * Three loops, each of which may be of extent 1: dims before the axis, dims after it, the index's
+ * dims.
+ */
 static MotNest *make_scatter(MotCtx *ctx, const MotGraph *g, const MotOp *op,
                              const uint32_t *buf_of)
 {

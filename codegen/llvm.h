@@ -1,9 +1,11 @@
 /*
- * Printing nests as LLVM IR. A kernel is one module with three functions a nest, run<i>, tasks<i> and scratch<i> (support/image.h).
- * This header is what the printers of the shapes share: the state, integers and loops, vectors of lanes, nodes, mathematics.
+ * Printing nests as LLVM IR. A kernel is one module with three functions a nest, run<i>, tasks<i>
+ * and scratch<i> (support/image.h). This header is what the printers of the shapes share: the
+ * state, integers and loops, vectors of lanes, nodes, mathematics.
  *
- * Everything is explicit: a vector holds `lanes` elements along the nest's lane loop, tails are masked, and nothing is left to
- * LLVM's vectorizers. Values that don't vary along the lanes are vectors of equal elements.
+ * Everything is explicit: a vector holds `lanes` elements along the nest's lane loop, tails are
+ * masked, and nothing is left to LLVM's vectorizers. Values that don't vary along the lanes are
+ * vectors of equal elements.
  */
 #ifndef MOTLEY_CODEGEN_LLVM_H
 #define MOTLEY_CODEGEN_LLVM_H
@@ -66,7 +68,10 @@ LLVMValueRef mot_llvm_points(MotLlvm *l, int from, int to);
 /* Sets index[from, to) to point number `n` of those loops, the last one fastest. */
 void mot_llvm_set_point(MotLlvm *l, LLVMValueRef n, int from, int to);
 
-/* for (index = from; index < to; index += step). The body is printed between begin and end; nothing happens if from >= to. */
+/*
+ * for (index = from; index < to; index += step). The body is printed between begin and end; nothing
+ * happens if from >= to.
+ */
 typedef struct MotLlvmLoop {
     LLVMValueRef index, step;
     LLVMBasicBlockRef head, after;
@@ -151,7 +156,9 @@ LLVMValueRef mot_llvm_log(MotLlvm *l, LLVMValueRef x);
 /* ---- llvm_node.c: nodes and stores ---- */
 
 MotLanes mot_llvm_lanes_make(MotLlvm *l, LLVMValueRef first, LLVMValueRef mask);
-/* The value of a node at these lanes and the current point. REDUCE nodes must have been completed. */
+/*
+ * The value of a node at these lanes and the current point. REDUCE nodes must have been completed.
+ */
 LLVMValueRef mot_llvm_node(MotLlvm *l, MotLanes *lanes, MotNode node);
 void mot_llvm_store_node(MotLlvm *l, MotLanes *lanes, const MotStore *store);
 

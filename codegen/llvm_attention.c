@@ -1,11 +1,12 @@
 /*
- * LLVM IR of attention and its gradient (FlashAttention-2, arXiv 2307.08691): tiles of ROWS queries and KEYS keys, never T x T. The
- * products of a tile are GEMM calls on strided heads; between them the scores of a tile, in scratch, become probabilities, a row at a
- * time with lanes along the keys. Tiles behind the causal diagonal are skipped.
+ * LLVM IR of attention and its gradient (FlashAttention-2, arXiv 2307.08691): tiles of ROWS queries
+ * and KEYS keys, never T x T. The products of a tile are GEMM calls on strided heads; between them
+ * the scores of a tile, in scratch, become probabilities, a row at a time with lanes along the
+ * keys. Tiles behind the causal diagonal are skipped.
  *
- * Forward: a task is one tile of queries of one head, with a running maximum and sum for each row, and the result rescaled when the
- * maximum grows. Backward: a task is one key head; dk and dv add up over its query heads and tiles in order, so results don't depend
- * on how tasks are dealt out.
+ * Forward: a task is one tile of queries of one head, with a running maximum and sum for each row,
+ * and the result rescaled when the maximum grows. Backward: a task is one key head; dk and dv add
+ * up over its query heads and tiles in order, so results don't depend on how tasks are dealt out.
  */
 #include "codegen/llvm.h"
 
@@ -13,17 +14,8 @@
 #include <math.h>
 
 enum { ROWS = 64, KEYS = 256 };
-enum {
-    Q,
-    K,
-    V,
-    OUT,
-    LSE,
-    G,
-    DQ,
-    DK,
-    DV
-}; /* the buffers of attention_grad; of attention the first five */
+/* The buffers of attention_grad; of attention the first five. */
+enum { Q, K, V, OUT, LSE, G, DQ, DK, DV };
 
 /* Scratch, in floats: scores or probabilities, gradients of scores, and three numbers a row. */
 enum {
@@ -131,7 +123,9 @@ static void store_lane_0(MotLlvm *l, LLVMValueRef vector, LLVMValueRef address)
     LLVMBuildStore(l->b, mot_llvm_lane_0(l, vector), address);
 }
 
-/* How many keys of the tile query `row` of the tile sees: all, or those up to key q0 + row + S - T. */
+/*
+ * How many keys of the tile query `row` of the tile sees: all, or those up to key q0 + row + S - T.
+ */
 static LLVMValueRef count_visible(MotLlvm *l, const Tile *t, LLVMValueRef row)
 {
     if (!attention_of(l)->is_causal)
@@ -246,7 +240,10 @@ static void print_to_keys(MotLlvm *l, const Tile *t, int64_t part, int query_buf
     mot_llvm_gemm(l, &gemm);
 }
 
-/* Tiles of keys that the tile of queries sees; one, with no keys, if it sees none, as results must be stored. */
+/*
+ * Tiles of keys that the tile of queries sees; one, with no keys, if it sees none, as results must
+ * be stored.
+ */
 static MotLlvmLoop key_loop_begin(MotLlvm *l, Tile *t)
 {
     LLVMValueRef n = count_keys(l, t);
@@ -277,7 +274,10 @@ static LLVMValueRef print_row_max(MotLlvm *l, const Tile *t, LLVMValueRef row, L
     return mot_llvm_reduce_lanes(l, get_slot(l, slot), mot_llvm_fmax);
 }
 
-/* Scaled scores to exponentials; gives their sum. What isn't visible becomes 0, up to the tile's keys. */
+/*
+ * Scaled scores to exponentials; gives their sum. What isn't visible becomes 0, up to the tile's
+ * keys.
+ */
 static LLVMValueRef print_row_exp(MotLlvm *l, const Tile *t, LLVMValueRef row, LLVMValueRef visible,
                                   LLVMValueRef max)
 {
@@ -312,7 +312,10 @@ static void print_softmax_row(MotLlvm *l, const Tile *t, LLVMValueRef row)
     mot_llvm_if_end(l, after);
 }
 
-/* The maximum starts finite and the sum ends positive: a row that sees nothing gives 0 and a finite lse. */
+/*
+ * The maximum starts finite and the sum ends positive: a row that sees nothing gives 0 and a finite
+ * lse.
+ */
 static void start_rows(MotLlvm *l)
 {
     MotLlvmLoop loop = vector_loop_begin(l, fixed(l, ROWS));
@@ -408,7 +411,10 @@ static void print_deltas(MotLlvm *l, const Tile *t)
     mot_llvm_loop_end(l, &row);
 }
 
-/* Scores to p = exp(scale s + mask - lse), 0 where not visible, and g v^T to scale * p (g v^T - delta). */
+/*
+ * Scores to p = exp(scale s + mask - lse), 0 where not visible, and g v^T to scale * p (g v^T -
+ * delta).
+ */
 static void print_gradient_row(MotLlvm *l, const Tile *t, LLVMValueRef row)
 {
     LLVMValueRef p_row = scratch_at(l, AT_P, row, KEYS), ds_row = scratch_at(l, AT_DS, row, KEYS);

@@ -1,9 +1,10 @@
 /*
  * LLVM IR of contractions and of scatter_add.
  *
- * Contract: a task is SLAB rows, or columns if there are more of these, of the result of one point of the kept loops; consecutive tasks
- * of one matrix are one GEMM call, so that whoever deals out long ranges pays for packing only once. Matrices along the reduced loops
- * are added by calls with beta = 1, in order. With nothing to sum, the one call has k = 0 and stores zeros.
+ * Contract: a task is SLAB rows, or columns if there are more of these, of the result of one point
+ * of the kept loops; consecutive tasks of one matrix are one GEMM call, so that whoever deals out
+ * long ranges pays for packing only once. Matrices along the reduced loops are added by calls with
+ * beta = 1, in order. With nothing to sum, the one call has k = 0 and stores zeros.
  */
 #include "codegen/llvm.h"
 
@@ -116,7 +117,9 @@ const MotLlvmShape mot_llvm_contract = {.run = print_contract,
                                         .scratch_bytes = contract_scratch,
                                         .is_coarse = true};
 
-/* ---- Scatter: a task is a stripe of columns; it goes through the index in order, so equal indices add up in order ---- */
+/* ---- Scatter ---- */
+
+/* A task is a stripe of columns; it goes through the index in order: equal indices add up so. */
 
 enum { PRE, POST, INDEX };
 

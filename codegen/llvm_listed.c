@@ -1,12 +1,15 @@
 /*
- * LLVM IR of a GEMM over listed positions of k: a prologue packs the listed columns of a and rows of b into scratch, a tile at a
- * time, and a GEMM with the list's length as k multiplies the tiles.
+ * LLVM IR of a GEMM over listed positions of k: a prologue packs the listed columns of a and rows
+ * of b into scratch, a tile at a time, and a GEMM with the list's length as k multiplies the tiles.
  *
- * A tile has at most ROWS rows and COLUMNS columns of the result, so that scratch is bounded whatever m and n are. Where the positions
- * of k lie behind each other a row of the tile is a gather; else the tile is whole rows, copied. Both keep the order of the operand,
- * and so the GEMM's form. Cost: a copy of b for every tile of columns and of a for every tile: 1 / COLUMNS and 1 / ROWS an operation.
+ * A tile has at most ROWS rows and COLUMNS columns of the result, so that scratch is bounded
+ * whatever m and n are. Where the positions of k lie behind each other a row of the tile is a
+ * gather; else the tile is whole rows, copied. Both keep the order of the operand, and so the
+ * GEMM's form. Cost: a copy of b for every tile of columns and of a for every tile: 1 / COLUMNS and
+ * 1 / ROWS an operation.
  *
- * Scratch: the list, with positions that are outside, which are reported, replaced by 0; the tile of a; the tile of b.
+ * Scratch: the list, with positions that are outside, which are reported, replaced by 0; the tile
+ * of a; the tile of b.
  */
 #include "codegen/llvm.h"
 
@@ -112,7 +115,9 @@ static void pack_rows(MotLlvm *l, const Listed *p, const Side *s, LLVMValueRef f
     mot_llvm_loop_end(l, &j);
 }
 
-/* Packs lines [first, first + n), n up to the tile's width; gives the distance of the tile's rows. */
+/*
+ * Packs lines [first, first + n), n up to the tile's width; gives the distance of the tile's rows.
+ */
 static LLVMValueRef pack(MotLlvm *l, const Listed *p, const Side *s, LLVMValueRef first,
                          LLVMValueRef n)
 {

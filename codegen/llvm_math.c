@@ -1,11 +1,14 @@
 /*
- * LLVM IR: functions of numbers, on vectors of lanes. Own polynomials, fitted to the smallest weighted error by reweighted least squares.
- * Largest errors in ulp of f32, measured over the whole range by tests/unit/test_llvm_math.c:
+ * LLVM IR: functions of numbers, on vectors of lanes. Own polynomials, fitted to the smallest
+ * weighted error by reweighted least squares. Largest errors in ulp of f32, measured over the whole
+ * range by tests/unit/test_llvm_math.c:
  *
- *     exp 0.97, log 0.5, tanh 1.2, erf 1.2, sigmoid 2.2, softplus 1.3, rsqrt 1.5, sin and cos 0.5 (|x| <= 1e5), pow 0.5
+ *     exp 0.97, log 0.5, tanh 1.2, erf 1.2, sigmoid 2.2, softplus 1.3, rsqrt 1.5, sin and cos 0.5
+ *     (|x| <= 1e5), pow 0.5
  *
- * log, log1p, pow, sin and cos of f32 are computed in f64: they are rare in training, and so need no fits. Results below the normal range
- * are 0 in exp: denormals make every later multiplication slow.
+ * log, log1p, pow, sin and cos of f32 are computed in f64: they are rare in training, and so need
+ * no fits. Results below the normal range are 0 in exp: denormals make every later multiplication
+ * slow.
  */
 #include "codegen/llvm.h"
 
@@ -149,7 +152,10 @@ static LLVMValueRef scale_by_power(MotLlvm *l, LLVMValueRef x, LLVMValueRef n)
                          power_of_two(l, rest, x));
 }
 
-/* x - n * c, c in parts of which the first ones have trailing zeros, so that n times them is exact (Cody and Waite). */
+/*
+ * x - n * c, c in parts of which the first ones have trailing zeros, so that n times them is exact
+ * (Cody and Waite).
+ */
 static LLVMValueRef subtract_multiple(MotLlvm *l, LLVMValueRef x, LLVMValueRef n, double c_high,
                                       double c_low)
 {
@@ -228,7 +234,10 @@ LLVMValueRef mot_llvm_log(MotLlvm *l, LLVMValueRef x)
     return in_f64(l, log_f64, x);
 }
 
-/* log w, w = 1 + x, and to first order what rounding took from w; that is NaN where w is 0 or infinite. */
+/*
+ * log w, w = 1 + x, and to first order what rounding took from w; that is NaN where w is 0 or
+ * infinite.
+ */
 static LLVMValueRef log1p_f64(MotLlvm *l, LLVMValueRef x)
 {
     LLVMValueRef one = number(l, x, 1), w = mot_llvm_fadd(l, one, x), y = log_f64(l, w);
@@ -237,7 +246,10 @@ static LLVMValueRef log1p_f64(MotLlvm *l, LLVMValueRef x)
     return mot_llvm_select(l, is_number, mot_llvm_fadd(l, y, lost), y);
 }
 
-/* exp(b log|a|), with the sign of a where b is odd; NaN for negative a and fractional b; 1 where a is 1 or b is 0. */
+/*
+ * exp(b log|a|), with the sign of a where b is odd; NaN for negative a and fractional b; 1 where a
+ * is 1 or b is 0.
+ */
 static LLVMValueRef pow_f64(MotLlvm *l, LLVMValueRef a, LLVMValueRef b)
 {
     LLVMValueRef zero = number(l, a, 0), one = number(l, a, 1), half = number(l, a, 0.5);
@@ -257,7 +269,10 @@ static LLVMValueRef pow_f64(MotLlvm *l, LLVMValueRef a, LLVMValueRef b)
     return mot_llvm_select(l, is_one, one, y);
 }
 
-/* sin(x + quarter * pi / 2): x = n pi / 2 + r; n + quarter chooses among sin(r), cos(r) and their negatives. */
+/*
+ * sin(x + quarter * pi / 2): x = n pi / 2 + r; n + quarter chooses among sin(r), cos(r) and their
+ * negatives.
+ */
 static LLVMValueRef wave_f64(MotLlvm *l, LLVMValueRef x, int64_t quarter)
 {
     LLVMValueRef n = call_1(l, "llvm.rint", mot_llvm_fmul(l, x, number(l, x, M_2_PI)));

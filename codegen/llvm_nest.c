@@ -1,13 +1,17 @@
 /*
  * LLVM IR of pointwise, row and column nests.
  *
- * Nodes are outer or inner: inner ones vary along the loops that are printed innermost (the lane loop of a pointwise nest, the reduced
- * loops of the others) and are computed at each of their points; outer ones once before. A row or column nest passes through its
- * reduced loops once a phase; a saved node is written to scratch in the first phase that wants it and read in later ones.
+ * Nodes are outer or inner: inner ones vary along the loops that are printed innermost (the lane
+ * loop of a pointwise nest, the reduced loops of the others) and are computed at each of their
+ * points; outer ones once before. A row or column nest passes through its reduced loops once a
+ * phase; a saved node is written to scratch in the first phase that wants it and read in later
+ * ones.
  *
- * Tasks. Pointwise: a block of BLOCK elements along the lanes at one point of the other loops. Row: a row. Column: COLUMN_VECTORS
- * vectors of columns. A lane sums at most CHUNK elements at a time before they are added to its total, so that errors grow with the
- * root of the number of chunks; the totals of a row's lanes are combined in a fixed tree. Results don't depend on how tasks are dealt out.
+ * Tasks. Pointwise: a block of BLOCK elements along the lanes at one point of the other loops. Row:
+ * a row. Column: COLUMN_VECTORS vectors of columns. A lane sums at most CHUNK elements at a time
+ * before they are added to its total, so that errors grow with the root of the number of chunks;
+ * the totals of a row's lanes are combined in a fixed tree. Results don't depend on how tasks are
+ * dealt out.
  */
 #include "codegen/llvm.h"
 
@@ -41,7 +45,10 @@ static bool is_multiple(MotExtent e, int64_t n)
     return e.factor % n == 0;
 }
 
-/* Computes the outer nodes that are known before phase `phase`, so that they stand before its loops. */
+/*
+ * Computes the outer nodes that are known before phase `phase`, so that they stand before its
+ * loops.
+ */
 static void compute_outer(MotLlvm *l, MotLanes *lanes, uint32_t phase)
 {
     uint32_t inner = find_inner(l->nest);
@@ -75,7 +82,10 @@ static int64_t column_width(const MotLlvm *l)
     return (int64_t)COLUMN_VECTORS * l->lanes;
 }
 
-/* Elements of one saved node's row of scratch: a point of the reduced loops is one element (row) or COLUMN_VECTORS vectors. */
+/*
+ * Elements of one saved node's row of scratch: a point of the reduced loops is one element (row) or
+ * COLUMN_VECTORS vectors.
+ */
 static LLVMValueRef saved_elements(MotLlvm *l)
 {
     LLVMValueRef points = mot_llvm_points(l, l->nest->n_kept, l->nest->n_loops);
@@ -267,7 +277,10 @@ static void note_written(MotLlvm *l, const MotLanes *lanes, bool *is_written)
         is_written[i] = is_written[i] || (info_of(l, i)->is_saved && lanes->value[i]);
 }
 
-/* Points [from, to) of the lane loop: whole vectors, then a masked rest unless `to - from` is a multiple of the lanes. */
+/*
+ * Points [from, to) of the lane loop: whole vectors, then a masked rest unless `to - from` is a
+ * multiple of the lanes.
+ */
 static void print_lane_loop(MotLlvm *l, MotLanes *lanes, LLVMValueRef from, LLVMValueRef to,
                             uint32_t phase, const bool *is_written)
 {

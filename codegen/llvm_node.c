@@ -1,6 +1,7 @@
 /*
- * LLVM IR: nodes and stores of a nest. A node is computed when it is first asked for; whoever prints the loops clears the values that
- * no longer hold and asks early for those that shall stand before a loop.
+ * LLVM IR: nodes and stores of a nest. A node is computed when it is first asked for; whoever
+ * prints the loops clears the values that no longer hold and asks early for those that shall stand
+ * before a loop.
  */
 #include "codegen/llvm.h"
 
@@ -34,7 +35,10 @@ static LLVMValueRef loop_index(MotLlvm *l, const MotLanes *lanes, int loop)
     return loop == l->nest->lane_loop ? lanes->first : l->index[loop];
 }
 
-/* Where an access is: base plus `scalar` elements for lane 0; `vector` more for each lane, NULL if they follow each other. */
+/*
+ * Where an access is: base plus `scalar` elements for lane 0; `vector` more for each lane, NULL if
+ * they follow each other.
+ */
 typedef struct {
     LLVMValueRef scalar, vector;
     bool is_uniform; /* the same element for all lanes */
@@ -116,7 +120,10 @@ static LLVMValueRef index_node(MotLlvm *l, MotLanes *lanes, const MotNodeInfo *n
     return LLVMBuildAdd(l->b, at, mot_llvm_splat_int(l, l->i64, node->start), "");
 }
 
-/* Unsigned, so that one comparison serves for both ends. The first bad index of the vector is told; the last vector wins. */
+/*
+ * Unsigned, so that one comparison serves for both ends. The first bad index of the vector is told;
+ * the last vector wins.
+ */
 static LLVMValueRef check_node(MotLlvm *l, MotLanes *lanes, const MotNodeInfo *node)
 {
     LLVMValueRef index = mot_llvm_node(l, lanes, node->arg[0]),

@@ -1,7 +1,8 @@
 /*
- * LLVM IR: pointwise rows on vectors of lanes. What a row computes is its expression in ir/ops.def, C over a, b and c: it is read here by
- * recursive descent. A value is a vector of the operands' type or of i1; each becomes the
- * other where C would convert it. Quotients of integers are no expression: they have to stand a divisor of 0.
+ * LLVM IR: pointwise rows on vectors of lanes. What a row computes is its expression in ir/ops.def,
+ * C over a, b and c: it is read here by recursive descent. A value is a vector of the operands'
+ * type or of i1; each becomes the other where C would convert it. Quotients of integers are no
+ * expression: they have to stand a divisor of 0.
  */
 #include "codegen/llvm.h"
 
@@ -201,8 +202,9 @@ static LLVMValueRef print_expression(MotLlvm *l, const MotOpInfo *row, MotDtype 
 /* ---- Integers ---- */
 
 /*
- * Integers in i64, where -1 as the divisor can't overflow but for the least one, which wraps, as -1 is a negation. A divisor of 0,
- * which the reference refuses, counts as 1: lanes that are off have it.
+ * Integers in i64, where -1 as the divisor can't overflow but for the least one, which wraps, as -1
+ * is a negation. A divisor of 0, which the reference refuses, counts as 1: lanes that are off have
+ * it.
  */
 static LLVMValueRef divide_int(MotLlvm *l, LLVMValueRef a, LLVMValueRef b, bool wants_rest)
 {

@@ -1,4 +1,7 @@
-/* LLVM IR of rows of which few entries count: a task is a row, for which the device's service is called. */
+/*
+ * LLVM IR of rows of which few entries count: a task is a row, for which the device's service is
+ * called.
+ */
 #include "codegen/llvm.h"
 
 #include "ir/sparse.h"

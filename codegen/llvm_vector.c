@@ -1,4 +1,7 @@
-/* LLVM IR: vectors of lanes. Loads and stores are of element alignment; masks NULL stand for all lanes. */
+/*
+ * LLVM IR: vectors of lanes. Loads and stores are of element alignment; masks NULL stand for all
+ * lanes.
+ */
 #include "codegen/llvm.h"
 
 LLVMTypeRef mot_llvm_vector(MotLlvm *l, LLVMTypeRef element)

@@ -82,8 +82,9 @@ static MotStatus find_functions(MotCtx *ctx, MotNvrtc *n)
 }
 
 /*
- * NVRTC opens its built-in functions by name when it first compiles, and finds them beside itself by its own RUNPATH. Where dlopen is
- * intercepted (ASan) that path is not the caller's; a library that is loaded already is found by its name alone.
+ * NVRTC opens its built-in functions by name when it first compiles, and finds them beside itself
+ * by its own RUNPATH. Where dlopen is intercepted (ASan) that path is not the caller's; a library
+ * that is loaded already is found by its name alone.
  */
 static void load_builtins(MotCtx *ctx, const MotNvrtc *n, int major, int minor)
 {

@@ -461,7 +461,10 @@ static void print_slow(MotText *text, const DeviceEntry *entry)
     mot_text_puts(text, d->slowdowns.n ? "}" : "");
 }
 
-/* `key: value, key: value}` for the keys that hold something, behind what stands in the braces already. */
+/*
+ * `key: value, key: value}` for the keys that hold something, behind what stands in the braces
+ * already.
+ */
 static void print_entry(MotText *text, const Key *keys, const void *entry)
 {
     for (const Key *k = keys; k->key; k++) {

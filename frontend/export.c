@@ -1,8 +1,9 @@
 /*
- * Splices new tensors into the bytes of a model: the file is cut into pieces at the fields of the model and of its graph,
- * a replaced initializer becomes its old fields without the data plus new raw_data, and only the lengths around it change.
- * Needs: the bytes were accepted by the wire scan, so that tags and lengths can be trusted. Cost: one pass over the fields
- * of two levels; no tensor is copied.
+ * Splices new tensors into the bytes of a model: the file is cut into pieces at the fields of the
+ * model and of its graph, a replaced initializer becomes its old fields without the data plus new
+ * raw_data, and only the lengths around it change. Needs: the bytes were accepted by the wire scan,
+ * so that tags and lengths can be trusted. Cost: one pass over the fields of two levels; no tensor
+ * is copied.
  */
 #include "frontend/export.h"
 
@@ -105,7 +106,10 @@ static Field read_field(const uint8_t *p)
     return f;
 }
 
-/* Fields of a tensor that say where its elements are: typed data, raw data, external data, location. */
+/*
+ * Fields of a tensor that say where its elements are: typed data, raw data, external data,
+ * location.
+ */
 static bool is_data_field(uint32_t number)
 {
     return (number >= 4 && number <= 7) || (number >= 9 && number <= 11) || number == 13 ||

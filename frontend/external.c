@@ -11,7 +11,10 @@
 
 /* ---- Where to look ---- */
 
-/* Adds the real path of `folder`, unless it is there already. Returns false if there is no such folder. */
+/*
+ * Adds the real path of `folder`, unless it is there already. Returns false if there is no such
+ * folder.
+ */
 static bool add_root(MotCtx *ctx, MotRoots *roots, const char *folder)
 {
     char real[PATH_MAX];

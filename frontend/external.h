@@ -1,11 +1,13 @@
 /*
- * External data: the one way from a tensor to bytes outside of the model file, whatever carries the tensor.
+ * External data: the one way from a tensor to bytes outside of the model file, whatever carries the
+ * tensor.
  *
- * Policy. `location` is relative; it has no "..", drive letter, backslash or control character. It is looked for in the
- * folder of the path that was given for the model, then in the folder where that path's links end, then in
- * --external-data-root. Symbolic links are followed, but the file must lie beneath one of these folders in the end (the
- * caches of Hugging Face store model and data as links into one folder of blobs). --strict refuses links, hard ones
- * too. Only a regular file is opened, and opening never blocks. A file is mapped once, however many tensors it holds.
+ * Policy. `location` is relative; it has no "..", drive letter, backslash or control character. It
+ * is looked for in the folder of the path that was given for the model, then in the folder where
+ * that path's links end, then in --external-data-root. Symbolic links are followed, but the file
+ * must lie beneath one of these folders in the end (the caches of Hugging Face store model and data
+ * as links into one folder of blobs). --strict refuses links, hard ones too. Only a regular file is
+ * opened, and opening never blocks. A file is mapped once, however many tensors it holds.
  */
 #ifndef MOTLEY_FRONTEND_EXTERNAL_H
 #define MOTLEY_FRONTEND_EXTERNAL_H
@@ -35,7 +37,10 @@ typedef struct MotExternalRef {
     bool has_length;
 } MotExternalRef;
 
-/* `model_path` NULL: the model came from memory. `root` NULL: none. MOT_ERR_IO if root is not a folder. */
+/*
+ * `model_path` NULL: the model came from memory. `root` NULL: none. MOT_ERR_IO if root is not a
+ * folder.
+ */
 MOT_CHECKED MotStatus mot_external_init(MotCtx *ctx, MotExternal *external, const char *model_path,
                                         const char *root, bool is_strict);
 /* Reads the entries without touching the disk. Warns of an unknown key, once a file. */

@@ -1,6 +1,7 @@
 /*
- * Files that people take for ONNX models: recognised by their first bytes, so that the error says what the file is. None
- * of the signatures can start a ModelProto (each breaks a tag or a wire type), so a real model is never refused here.
+ * Files that people take for ONNX models: recognised by their first bytes, so that the error says
+ * what the file is. None of the signatures can start a ModelProto (each breaks a tag or a wire
+ * type), so a real model is never refused here.
  */
 #include "frontend/wire.h"
 

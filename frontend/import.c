@@ -1,9 +1,10 @@
 /*
- * The import's driver: what is not supported, sizes of symbolic dims, initializers and inputs, then every node by its
- * lowering (onnx_ops.def), then outputs.
+ * The import's driver: what is not supported, sizes of symbolic dims, initializers and inputs, then
+ * every node by its lowering (onnx_ops.def), then outputs.
  *
- * Runs again from the start when a lowering needs the contents of an input that the caller has offered: that input is a
- * constant in the next attempt. Cost: linear in the file, times one more than the number of such inputs.
+ * Runs again from the start when a lowering needs the contents of an input that the caller has
+ * offered: that input is a constant in the next attempt. Cost: linear in the file, times one more
+ * than the number of such inputs.
  */
 #include "frontend/import_node.h"
 
@@ -175,7 +176,9 @@ static const char *declared_type(const MotImport *im, const Onnx__ValueInfoProto
     return mot_text_get(&text);
 }
 
-/* What is offered for an input is not of its type: the message is about the file that it is from. */
+/*
+ * What is offered for an input is not of its type: the message is about the file that it is from.
+ */
 static MotStatus fail_offered(MotImport *im, const Onnx__ValueInfoProto *info)
 {
     const MotInputTensor *offered = im->opts->inputs;
@@ -477,7 +480,10 @@ static void relocate(MotNode *n)
     }
 }
 
-/* The sizes of new values must be countable and below the limit, before anything is computed with them. */
+/*
+ * The sizes of new values must be countable and below the limit, before anything is computed with
+ * them.
+ */
 static void check_sizes(MotNode *n, MotValue first)
 {
     const MotImport *im = n->im;
@@ -562,7 +568,10 @@ static MotStatus add_outputs(MotImport *im)
     return im->ctx->status;
 }
 
-/* Whether what the file states of a value agrees with its type; symbols and -1 agree with everything. */
+/*
+ * Whether what the file states of a value agrees with its type; symbols and -1 agree with
+ * everything.
+ */
 static bool agrees(const MotImport *im, const Onnx__ValueInfoProto *info, const MotType *type)
 {
     const Onnx__TypeProto__Tensor *stated = get_tensor_type(info);
@@ -632,7 +641,10 @@ static void release_contents(void *handle)
     mot_arena_deinit(handle);
 }
 
-/* An arena of its own. It is given back by the end of the import, and by the context if that does not end. */
+/*
+ * An arena of its own. It is given back by the end of the import, and by the context if that does
+ * not end.
+ */
 static MotArena *make_contents(MotCtx *ctx)
 {
     MotArena *contents = mot_arena_new(&ctx->arena, MotArena);

@@ -1,9 +1,9 @@
 /*
  * ONNX model -> Graph: the main graph of a checked file becomes ops of our table.
  *
- * All dims become sizes: symbols of the inputs are bound by `dims`. Whatever follows from shapes and constants alone is
- * computed here, so that reshapes, slices and masks arrive static. Types that the file states for results are hints: a
- * contradiction is a warning.
+ * All dims become sizes: symbols of the inputs are bound by `dims`. Whatever follows from shapes
+ * and constants alone is computed here, so that reshapes, slices and masks arrive static. Types
+ * that the file states for results are hints: a contradiction is a warning.
  */
 #ifndef MOTLEY_FRONTEND_IMPORT_H
 #define MOTLEY_FRONTEND_IMPORT_H
@@ -28,8 +28,8 @@ typedef struct MotImportOpts {
     const MotDimBinding *dims;
     uint32_t n_dims;
     /*
-     * What the inputs will hold, where that is known. Binds symbolic dims; and an input on whose contents a shape depends
-     * becomes a constant. The others stay inputs.
+     * What the inputs will hold, where that is known. Binds symbolic dims; and an input on whose
+     * contents a shape depends becomes a constant. The others stay inputs.
      */
     const MotInputTensor *inputs;
     uint32_t n_inputs;
@@ -38,9 +38,10 @@ typedef struct MotImportOpts {
 } MotImportOpts;
 
 /*
- * The graph is in ctx's arena; the data of its parameters and constants is borrowed from `file`. Values and ops keep the
- * names of the file. Fails with MOT_ERR_UNSUPPORTED and the full list of what is not supported, with MOT_ERR_MODEL on the
- * first node that is wrong, with MOT_ERR_USAGE on a symbolic dim without a size, with MOT_ERR_LIMIT on a value too large.
+ * The graph is in ctx's arena; the data of its parameters and constants is borrowed from `file`.
+ * Values and ops keep the names of the file. Fails with MOT_ERR_UNSUPPORTED and the full list of
+ * what is not supported, with MOT_ERR_MODEL on the first node that is wrong, with MOT_ERR_USAGE on
+ * a symbolic dim without a size, with MOT_ERR_LIMIT on a value too large.
  */
 MOT_CHECKED MotStatus mot_import(MotCtx *ctx, MotOnnxFile *file, const MotImportOpts *opts,
                                  MotGraph **out_graph);

@@ -1,6 +1,7 @@
 /*
- * Attention of opset 23 and later: the composite where it says the same, else (soft cap, or the scores are wanted) its
- * formula with contractions. A cache is concatenated, so present_key and present_value are keys and values.
+ * Attention of opset 23 and later: the composite where it says the same, else (soft cap, or the
+ * scores are wanted) its formula with contractions. A cache is concatenated, so present_key and
+ * present_value are keys and values.
  */
 #include "frontend/import_node.h"
 
@@ -33,7 +34,10 @@ static MotValue split_heads(MotNode *n, uint32_t i, int64_t heads)
                        (int64_t[]){x.dims[0], x.dims[1], heads, x.dims[2] / heads});
 }
 
-/* New keys or values behind the cached ones, which the file keeps as [B,G,S,D]; the result as the file wants it too. */
+/*
+ * New keys or values behind the cached ones, which the file keeps as [B,G,S,D]; the result as the
+ * file wants it too.
+ */
 static MotValue append_to_past(MotNode *n, MotValue fresh, uint32_t past, uint32_t present)
 {
     static const int64_t swap[] = {0, 2, 1, 3};
@@ -81,8 +85,8 @@ static MotValue read_mask(MotNode *n, const Attention *a, MotDtype dtype)
 }
 
 /*
- * Keys beyond the number that operand FILLED says are there, for each of the batch, are not seen; causal then means
- * that the last query is at the last of them. [B,1,T,S]
+ * Keys beyond the number that operand FILLED says are there, for each of the batch, are not seen;
+ * causal then means that the last query is at the last of them. [B,1,T,S]
  */
 static MotValue filled_mask(MotNode *n, Attention *a, MotDtype dtype)
 {
@@ -174,7 +178,10 @@ static MotValue finite_softmax(MotNode *n, MotValue x)
     return mot_select(b, sees, y, mot_scalar_like(b, x, 0));
 }
 
-/* softmax(cap(scale q k^T) + mask) v; qk_matmul_output_mode picks which of the four scores are a result. */
+/*
+ * softmax(cap(scale q k^T) + mask) v; qk_matmul_output_mode picks which of the four scores are a
+ * result.
+ */
 static MotValue build_formula(MotNode *n, Attention *a)
 {
     MotBuilder *b = n->b;

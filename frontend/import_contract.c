@@ -1,6 +1,7 @@
 /*
- * Linear algebra: MatMul, Gemm and Einsum become contract with a spec of letters. Transposed operands are only letters in
- * another order; dims that repeat by broadcasting are dropped from the operand.
+ * Linear algebra: MatMul, Gemm and Einsum become contract with a spec of letters. Transposed
+ * operands are only letters in another order; dims that repeat by broadcasting are dropped from the
+ * operand.
  */
 #include "frontend/import_node.h"
 
@@ -15,8 +16,9 @@ typedef struct {
 } Factor;
 
 /*
- * Letters for a matrix (or vector) with batch dims. `n_batch` is the rank of the common batch shape `batch`, named a, b, …;
- * a batch dim of size 1 where the common one is larger is dropped by a reshape.
+ * Letters for a matrix (or vector) with batch dims. `n_batch` is the rank of the common batch shape
+ * `batch`, named a, b, …; a batch dim of size 1 where the common one is larger is dropped by a
+ * reshape.
  */
 static Factor name_factor(MotNode *n, MotValue x, const char *matrix, int n_batch,
                           const int64_t *batch)
@@ -115,7 +117,10 @@ void mot_lower_gemm(MotNode *n)
 
 enum { MAX_TERMS = 32, TERM_BYTES = MOT_MAX_RANK + 1 };
 
-/* An equation with explicit letters: `...` has been replaced by capital letters from the end of the alphabet. */
+/*
+ * An equation with explicit letters: `...` has been replaced by capital letters from the end of the
+ * alphabet.
+ */
 typedef struct {
     char terms[MAX_TERMS][TERM_BYTES];
     uint32_t n_terms;
@@ -123,13 +128,19 @@ typedef struct {
     bool has_result;
 } Equation;
 
-/* Letters of the dims under an ellipsis: the last is Z, the one before Y, so that they align at the end. */
+/*
+ * Letters of the dims under an ellipsis: the last is Z, the one before Y, so that they align at the
+ * end.
+ */
 static char ellipsis_letter(int from_end)
 {
     return (char)('Z' - from_end);
 }
 
-/* Reads one term up to , or - or the end; `rank` is the operand's, or -1 for the result (then `under` dims are hidden). */
+/*
+ * Reads one term up to , or - or the end; `rank` is the operand's, or -1 for the result (then
+ * `under` dims are hidden).
+ */
 static const char *read_term(MotNode *n, const char *p, int rank, int under, char *out)
 {
     int letters = 0, length = 0;
@@ -206,7 +217,10 @@ static bool read_equation(MotNode *n, Equation *e)
     return mot_node_ok(n);
 }
 
-/* Takes the diagonal of dims p < q of a factor: they are moved to the end, merged, and every (size + 1)-th kept. */
+/*
+ * Takes the diagonal of dims p < q of a factor: they are moved to the end, merged, and every (size
+ * + 1)-th kept.
+ */
 static void take_diagonal(MotNode *n, Factor *f, int p, int q)
 {
     MotValue x = mot_node_axis_last(n, f->value, p);
@@ -248,7 +262,10 @@ static Factor make_factor(MotNode *n, MotValue x, const char *letters)
     return f;
 }
 
-/* Drops dims of size 1 whose letter is larger elsewhere (under an ellipsis), and checks the sizes of the others. */
+/*
+ * Drops dims of size 1 whose letter is larger elsewhere (under an ellipsis), and checks the sizes
+ * of the others.
+ */
 static void match_sizes(MotNode *n, Factor *f, const int64_t *size)
 {
     MotType type = *mot_value_type(n, f->value);

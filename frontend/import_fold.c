@@ -1,10 +1,11 @@
 /*
  * What is known at import: values that follow from constants and shapes.
  *
- * After each node the ops it appended are computed if all their operands are known; the driver keeps the contents beside
- * the graph. The ops stay until the end, when known values that others use become constants and the rest is dropped.
- * Invariant: known[v].data is NULL or the contents of v, which are given back at the end of the import: what decomposed
- * attention masks go through is large, what is left of it is not. Cost: one evaluation an op, results up to a size limit.
+ * After each node the ops it appended are computed if all their operands are known; the driver
+ * keeps the contents beside the graph. The ops stay until the end, when known values that others
+ * use become constants and the rest is dropped. Invariant: known[v].data is NULL or the contents of
+ * v, which are given back at the end of the import: what decomposed attention masks go through is
+ * large, what is left of it is not. Cost: one evaluation an op, results up to a size limit.
  */
 #include "frontend/import_node.h"
 #include "ir/eval.h"
@@ -75,7 +76,10 @@ MotStatus mot_import_fold(MotImport *im, MotOpId first)
 
 /* ---- Constants at the end ---- */
 
-/* Whether all slices of the tensor along an axis are equal; `outer` and `inner` count the elements around it. */
+/*
+ * Whether all slices of the tensor along an axis are equal; `outer` and `inner` count the elements
+ * around it.
+ */
 static bool repeats_along(const MotTensor *t, int64_t outer, int64_t size, int64_t inner)
 {
     size_t bytes = (size_t)(inner * mot_dtype_bytes(t->type.dtype));
@@ -102,8 +106,8 @@ static MotTensor take_first(MotArena *arena, const MotTensor *t, int axis, int64
 }
 
 /*
- * A constant op for the contents, the smallest that broadcasts to them: a mask expanded over batch and heads is stored
- * once, a filled tensor as a scalar.
+ * A constant op for the contents, the smallest that broadcasts to them: a mask expanded over batch
+ * and heads is stored once, a filled tensor as a scalar.
  */
 static MotValue make_constant(MotImport *im, MotTensor t)
 {
@@ -157,7 +161,10 @@ static bool is_offered(const MotImport *im, const char *name)
     return false;
 }
 
-/* The first source that v depends on and that is not known; offered inputs on the way are noted as needed. */
+/*
+ * The first source that v depends on and that is not known; offered inputs on the way are noted as
+ * needed.
+ */
 static const MotOp *find_unknown_source(MotImport *im, MotValue v)
 {
     MotGraph *g = im->g;

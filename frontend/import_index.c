@@ -368,7 +368,10 @@ void mot_lower_gather(MotNode *n)
     n->out[0] = mot_gather(n->b, n->in[0], index, axis);
 }
 
-/* The sum of iota * stride over all dims of `type` but `axis`, plus index * stride there: positions in a flat tensor. */
+/*
+ * The sum of iota * stride over all dims of `type` but `axis`, plus index * stride there: positions
+ * in a flat tensor.
+ */
 static MotValue flat_position(MotNode *n, MotValue index, const MotType *data, int axis)
 {
     MotBuilder *b = n->b;
@@ -412,7 +415,10 @@ void mot_lower_gather_elements(MotNode *n)
             mot_gather(n->b, flatten(n, n->in[0]), flat_position(n, n->in[1], &data, axis), 0);
 }
 
-/* Data seen as [places, rest]: indices of `depth` numbers pick a place; the first `batch` dims are matched, not picked. */
+/*
+ * Data seen as [places, rest]: indices of `depth` numbers pick a place; the first `batch` dims are
+ * matched, not picked.
+ */
 typedef struct {
     MotValue position; /* [index dims without the last] */
     int64_t places, rest[MOT_MAX_RANK];

@@ -3,7 +3,10 @@
 
 /* ---- One op ---- */
 
-/* Checks what NumPy's broadcasting asks of the operands from `first` on, and returns their common shape. */
+/*
+ * Checks what NumPy's broadcasting asks of the operands from `first` on, and returns their common
+ * shape.
+ */
 static MotType check_broadcast(MotNode *n, uint32_t first)
 {
     mot_node_check_dtypes(n, first, n->n_in);
@@ -87,7 +90,10 @@ void mot_lower_relu(MotNode *n)
     n->out[0] = is_float(n, 0) ? mot_relu(n->b, x) : mot_max(n->b, x, mot_scalar_like(n->b, x, 0));
 }
 
-/* Base and exponent may differ in dtype; the result has the base's. Integers go through f64: exact below 2^53. */
+/*
+ * Base and exponent may differ in dtype; the result has the base's. Integers go through f64: exact
+ * below 2^53.
+ */
 void mot_lower_pow(MotNode *n)
 {
     MotDtype dtype = mot_node_type(n, 0)->dtype;

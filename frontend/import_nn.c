@@ -72,7 +72,10 @@ static MotValue fit_to_normalized(MotNode *n, uint32_t i, int axis)
     return mot_node_ok(n) ? mot_node_expand(n, n->in[i], &normalized) : 0;
 }
 
-/* stash_type=1: statistics in f32. Our composites keep them in f32 or better whatever the flag says. */
+/*
+ * stash_type=1: statistics in f32. Our composites keep them in f32 or better whatever the flag
+ * says.
+ */
 void mot_lower_layer_norm(MotNode *n)
 {
     int axis = mot_node_axis(n, mot_node_int(n, "axis", -1), mot_node_type(n, 0)->rank);

@@ -1,4 +1,7 @@
-/* What lowerings read: the table of operators, the operands and attributes of a node, and values that several need. */
+/*
+ * What lowerings read: the table of operators, the operands and attributes of a node, and values
+ * that several need.
+ */
 #include "frontend/import_node.h"
 
 #include <stdarg.h>

@@ -1,8 +1,10 @@
 /*
- * What a lowering sees: one node of the ONNX graph and the import it belongs to. Private to frontend/import_*.c.
+ * What a lowering sees: one node of the ONNX graph and the import it belongs to. Private to
+ * frontend/import_*.c.
  *
- * A lowering reads operands and attributes, appends ops through n->b and sets n->out. Like the builders it is sticky: after
- * a failure every accessor gives something harmless, and the driver checks once when the lowering returns.
+ * A lowering reads operands and attributes, appends ops through n->b and sets n->out. Like the
+ * builders it is sticky: after a failure every accessor gives something harmless, and the driver
+ * checks once when the lowering returns.
  */
 #ifndef MOTLEY_FRONTEND_IMPORT_NODE_H
 #define MOTLEY_FRONTEND_IMPORT_NODE_H
@@ -80,7 +82,10 @@ struct MotNode {
 
 /* The row for an operator at a version of its domain; NULL: not supported. */
 const MotLowering *mot_lowering_find(const char *domain, const char *op_type, int64_t version);
-/* Checks the attributes (well-formed: onnx_check.h) against the row: known, of their kind, required ones present. */
+/*
+ * Checks the attributes (well-formed: onnx_check.h) against the row: known, of their kind, required
+ * ones present.
+ */
 MotStatus mot_node_check_attrs(MotNode *n);
 
 MotStatus mot_node_fail(MotNode *n, MotStatus status, const char *format, ...)
@@ -128,7 +133,10 @@ const MotTensor *mot_import_known(const MotImport *im, MotValue v);
 MotStatus mot_import_fold(MotImport *im, MotOpId first);
 /* Makes constants of the known values that other ops use. */
 void mot_import_materialize(MotImport *im);
-/* The contents of operand i; fails when they are not known, or has the import start again with an input bound. */
+/*
+ * The contents of operand i; fails when they are not known, or has the import start again with an
+ * input bound.
+ */
 const MotTensor *mot_node_known(MotNode *n, uint32_t i);
 /* The same as a list of integers. */
 bool mot_node_known_ints(MotNode *n, uint32_t i, MotInts *out_list);

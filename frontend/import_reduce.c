@@ -10,7 +10,9 @@ typedef struct {
     bool keep;
 } Reduction;
 
-/* Axes from the attribute, or from operand 1; without any all, unless that is told to do nothing. */
+/*
+ * Axes from the attribute, or from operand 1; without any all, unless that is told to do nothing.
+ */
 static Reduction read_reduction(MotNode *n)
 {
     Reduction r = {.x = n->in[0], .keep = mot_node_int(n, "keepdims", 1) != 0};
@@ -73,7 +75,9 @@ void mot_lower_reduce_log_sum(MotNode *n)
     n->out[0] = mot_log(n->b, sum(n, &r, r.x));
 }
 
-/* m + log(sum(exp(x - m))), m the maximum kept finite: infinities of x then give what they should. */
+/*
+ * m + log(sum(exp(x - m))), m the maximum kept finite: infinities of x then give what they should.
+ */
 void mot_lower_reduce_log_sum_exp(MotNode *n)
 {
     MotBuilder *b = n->b;
@@ -102,7 +106,10 @@ void mot_lower_reduce_max(MotNode *n)
     n->out[0] = maximum(n, &r, r.x);
 }
 
-/* Turns the order of x round: not for booleans, -x for floats, -1 - x for integers, which cannot overflow. */
+/*
+ * Turns the order of x round: not for booleans, -x for floats, -1 - x for integers, which cannot
+ * overflow.
+ */
 static MotValue reverse_order(MotNode *n, MotValue x)
 {
     switch (mot_dtype_class(mot_value_type(n, x)->dtype)) {

@@ -1,9 +1,15 @@
-/* Attributes: one value, of the declared type; references only in functions; tensors and bodies in them. */
+/*
+ * Attributes: one value, of the declared type; references only in functions; tensors and bodies in
+ * them.
+ */
 #include "frontend/onnx_check.h"
 
 #include <string.h>
 
-/* By AttributeType: its name, the field that holds the value, and whether that must be present (lists may be empty). */
+/*
+ * By AttributeType: its name, the field that holds the value, and whether that must be present
+ * (lists may be empty).
+ */
 typedef struct AttributeKind {
     const char *name, *field;
     bool is_required;
@@ -153,8 +159,8 @@ static MotStatus check_owner(const Owner *o)
 /* ---- Bodies of control flow ---- */
 
 /*
- * How many inputs and outputs a body has, from those of its node: all inputs or none; all outputs and some more. Scan
- * counts so from version 9 on.
+ * How many inputs and outputs a body has, from those of its node: all inputs or none; all outputs
+ * and some more. Scan counts so from version 9 on.
  */
 typedef struct BodyRule {
     const char *op_type;

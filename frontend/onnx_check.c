@@ -135,7 +135,10 @@ static MotStatus check_initializers(MotCtx *ctx, const MotOnnxFile *file, const 
     return MOT_OK;
 }
 
-/* Before IR 4 every initializer had to be an input as well. Without that it can only be a constant, so it is let pass. */
+/*
+ * Before IR 4 every initializer had to be an input as well. Without that it can only be a constant,
+ * so it is let pass.
+ */
 static void warn_old_initializers(MotCtx *ctx, const MotOnnxFile *file)
 {
     const Onnx__GraphProto *graph = file->model->graph;

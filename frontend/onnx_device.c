@@ -1,4 +1,7 @@
-/* Multi-device annotations (IR 11): hints, but wrong ones are refused, as a plan may be pinned to them. */
+/*
+ * Multi-device annotations (IR 11): hints, but wrong ones are refused, as a plan may be pinned to
+ * them.
+ */
 #include "frontend/onnx_check.h"
 
 typedef struct Devices {
@@ -32,7 +35,10 @@ static MotStatus check_configuration(Devices *d, const Onnx__DeviceConfiguration
     return MOT_OK;
 }
 
-/* The axes are distinct; how many parts they make together. Ranks are not known yet: the axis must fit the largest. */
+/*
+ * The axes are distinct; how many parts they make together. Ranks are not known yet: the axis must
+ * fit the largest.
+ */
 static MotStatus count_parts(const Devices *d, const Onnx__ShardingSpecProto *spec,
                              int64_t *out_parts)
 {

@@ -1,4 +1,7 @@
-/* Map, scan, parse, check; every step leaves its handle in the file's record, which the context releases. */
+/*
+ * Map, scan, parse, check; every step leaves its handle in the file's record, which the context
+ * releases.
+ */
 #include "frontend/onnx_file.h"
 
 #include "frontend/onnx_check.h"

@@ -1,12 +1,14 @@
 /*
- * An ONNX file that was read and found sound: scanned (wire.h), parsed by protobuf-c, checked (onnx_check.h).
+ * An ONNX file that was read and found sound: scanned (wire.h), parsed by protobuf-c, checked
+ * (onnx_check.h).
  *
- * What the checks promise to whoever reads `model`: a graph; known versions; every node with operator, imported domain and
- * well-formed attributes; every name defined, once; an order for each list of nodes; tensors whose data fits their dims;
- * functions that end. Not checked is what needs knowledge of operators: their number of inputs, types, shapes.
+ * What the checks promise to whoever reads `model`: a graph; known versions; every node with
+ * operator, imported domain and well-formed attributes; every name defined, once; an order for each
+ * list of nodes; tensors whose data fits their dims; functions that end. Not checked is what needs
+ * knowledge of operators: their number of inputs, types, shapes.
  *
- * Everything lives until the context is released. raw_data in the parsed tensors is not to be read (wire.h); ask
- * mot_onnx_tensor.
+ * Everything lives until the context is released. raw_data in the parsed tensors is not to be read
+ * (wire.h); ask mot_onnx_tensor.
  */
 #ifndef MOTLEY_FRONTEND_ONNX_FILE_H
 #define MOTLEY_FRONTEND_ONNX_FILE_H
@@ -41,20 +43,30 @@ struct MotOnnxFile {
 
 MotOnnxOpts mot_onnx_opts_default(void);
 
-/* Takes the pages of the file and of its external data out of memory; they come back when they are read (support/file.h). */
+/*
+ * Takes the pages of the file and of its external data out of memory; they come back when they are
+ * read (support/file.h).
+ */
 void mot_onnx_forget(const MotOnnxFile *file);
 
-/* MOT_ERR_IO if the file or its external data, where it was read, was written to since (support/file.h). */
+/*
+ * MOT_ERR_IO if the file or its external data, where it was read, was written to since
+ * (support/file.h).
+ */
 MOT_CHECKED MotStatus mot_onnx_check_unchanged(MotCtx *ctx, const MotOnnxFile *file);
 
 /*
- * Opens the model at `path`. MOT_ERR_IO if it cannot be read, MOT_ERR_MODEL if it is malformed, MOT_ERR_LIMIT (with the
- * flag that helps) beyond a limit. Tolerated, with a warning: unknown fields, an IR version newer than known, nodes out of
- * order, an initializer that an old IR version wants among the inputs.
+ * Opens the model at `path`. MOT_ERR_IO if it cannot be read, MOT_ERR_MODEL if it is malformed,
+ * MOT_ERR_LIMIT (with the flag that helps) beyond a limit. Tolerated, with a warning: unknown
+ * fields, an IR version newer than known, nodes out of order, an initializer that an old IR version
+ * wants among the inputs.
  */
 MOT_CHECKED MotStatus mot_onnx_open(MotCtx *ctx, const char *path, const MotOnnxOpts *opts,
                                     MotOnnxFile **out_file);
-/* The same over bytes that the caller keeps; `name` is for messages. External data needs opts->external_data_root. */
+/*
+ * The same over bytes that the caller keeps; `name` is for messages. External data needs
+ * opts->external_data_root.
+ */
 MOT_CHECKED MotStatus mot_onnx_open_memory(MotCtx *ctx, const char *name, const void *bytes,
                                            size_t n, const MotOnnxOpts *opts,
                                            MotOnnxFile **out_file);

@@ -1,6 +1,7 @@
 /*
- * What identifies a model beside its weights: the hash of its nodes in the order of the file, with operators, connections and plain
- * attributes. Tensors and documentation do not count, so that a model with trained weights is still the same one. Linear.
+ * What identifies a model beside its weights: the hash of its nodes in the order of the file, with
+ * operators, connections and plain attributes. Tensors and documentation do not count, so that a
+ * model with trained weights is still the same one. Linear.
  */
 #include "frontend/onnx_file.h"
 

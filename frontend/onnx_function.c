@@ -1,4 +1,7 @@
-/* Functions: who calls whom, over nested graphs too; no recursion; how many nodes a full expansion would have. */
+/*
+ * Functions: who calls whom, over nested graphs too; no recursion; how many nodes a full expansion
+ * would have.
+ */
 #include "frontend/onnx_check.h"
 #include "frontend/onnx_sort.h"
 

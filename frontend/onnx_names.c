@@ -1,9 +1,10 @@
 /*
  * Names: single assignment, definition before use, and the order of the nodes.
  *
- * First all scopes define (parents before children, so that shadowing is seen), then all uses are looked up, in the scope
- * and then in those around it. A use inside of a nested graph makes the node that owns the graph wait. Where a node stands
- * before what it uses, the scope is sorted. The maps are scratch; only the orders stay.
+ * First all scopes define (parents before children, so that shadowing is seen), then all uses are
+ * looked up, in the scope and then in those around it. A use inside of a nested graph makes the
+ * node that owns the graph wait. Where a node stands before what it uses, the scope is sorted. The
+ * maps are scratch; only the orders stay.
  */
 #include "frontend/onnx_check.h"
 #include "frontend/onnx_sort.h"
@@ -116,8 +117,8 @@ static MotStatus define_scope(const Check *c, uint32_t s)
 /* ---- Uses ---- */
 
 /*
- * Finds `name` from scope s outwards and notes that `user`, or the node around it, waits for its maker. `user` is
- * DEF_INPUT for the scope's own outputs, which wait for nothing.
+ * Finds `name` from scope s outwards and notes that `user`, or the node around it, waits for its
+ * maker. `user` is DEF_INPUT for the scope's own outputs, which wait for nothing.
  */
 static bool find_use(const Check *c, uint32_t s, uint32_t user, const char *name)
 {

@@ -1,6 +1,7 @@
 /*
- * Scopes: the lists of nodes of a model, each with its own names. The main graph is the first; then the bodies of the
- * functions; then the graphs in attributes, which see the names of the graphs around them. A parent precedes its children.
+ * Scopes: the lists of nodes of a model, each with its own names. The main graph is the first; then
+ * the bodies of the functions; then the graphs in attributes, which see the names of the graphs
+ * around them. A parent precedes its children.
  */
 #ifndef MOTLEY_FRONTEND_ONNX_SCOPE_H
 #define MOTLEY_FRONTEND_ONNX_SCOPE_H
@@ -27,7 +28,10 @@ typedef struct MotOnnxScopes {
     MotMap by_owner; /* address of a GraphProto or FunctionProto -> index in `all` */
 } MotOnnxScopes;
 
-/* The order of the nodes of a GraphProto or FunctionProto of the file; NULL if it belongs to no scope. */
+/*
+ * The order of the nodes of a GraphProto or FunctionProto of the file; NULL if it belongs to no
+ * scope.
+ */
 const uint32_t *mot_onnx_order(const MotOnnxFile *file, const void *graph_or_function);
 /* `node 57 "/h.0/attn/Reshape"`, behind the nodes or function around it. */
 MotLoc mot_onnx_node_loc(MotCtx *ctx, const MotOnnxFile *file, const void *graph_or_function,

@@ -17,7 +17,10 @@ static void push(Sort *s, uint32_t item)
     s->stack[s->depth++] = item;
 }
 
-/* Goes on with the top of the stack. Returns false when it uses an item that is on the stack: *out_again. */
+/*
+ * Goes on with the top of the stack. Returns false when it uses an item that is on the stack:
+ * *out_again.
+ */
 static bool advance(Sort *s, uint32_t *out_again)
 {
     uint32_t item = s->stack[s->depth - 1];
@@ -43,7 +46,10 @@ MotUses mot_onnx_group_edges(MotArena *arena, uint32_t n, const MotEdges *edges)
         uses.first[edges->data[i].user + 1]++;
     for (uint32_t i = 0; i < n; i++)
         uses.first[i + 1] += uses.first[i];
-    /* Filled from the back: first[i + 1] sinks to the beginning of i's list, and is shifted into place after. */
+    /*
+     * Filled from the back: first[i + 1] sinks to the beginning of i's list, and is shifted into
+     * place after.
+     */
     for (uint32_t i = edges->n; i-- > 0;)
         uses.used[--uses.first[edges->data[i].user + 1]] = edges->data[i].used;
     for (uint32_t i = 0; i < n; i++)

@@ -27,8 +27,9 @@ typedef struct MotCycle {
 MotUses mot_onnx_group_edges(MotArena *arena, uint32_t n, const MotEdges *edges);
 
 /*
- * Fills out_order with 0..n-1 so that every edge is kept; items that need not move keep their order, and a sorted input
- * gives the identity. Returns false, with *out_cycle in the arena, if that is impossible. Linear; does not recurse.
+ * Fills out_order with 0..n-1 so that every edge is kept; items that need not move keep their
+ * order, and a sorted input gives the identity. Returns false, with *out_cycle in the arena, if
+ * that is impossible. Linear; does not recurse.
  */
 bool mot_onnx_sort(MotArena *arena, uint32_t n, MotUses uses, uint32_t *out_order,
                    MotCycle *out_cycle);

@@ -1,4 +1,6 @@
-/* One table of data types; a tensor is first measured (dims, bytes, where its data is), then read. */
+/*
+ * One table of data types; a tensor is first measured (dims, bytes, where its data is), then read.
+ */
 #include "frontend/onnx_tensor.h"
 
 #include "frontend/onnx_file.h"
@@ -24,8 +26,9 @@ static const char *const store_names[N_STORES] = {
 };
 
 /*
- * `bits` an element (0: strings). `store` is the typed field. An entry of that field holds 8 * entry_bytes bits of
- * elements and lies from `least` to `most`; several entries make a complex number, several small elements an entry.
+ * `bits` an element (0: strings). `store` is the typed field. An entry of that field holds 8 *
+ * entry_bytes bits of elements and lies from `least` to `most`; several entries make a complex
+ * number, several small elements an entry.
  */
 typedef struct Dtype {
     const char *name;
@@ -238,7 +241,9 @@ MotStatus mot_onnx_tensor_check(MotCtx *ctx, const MotOnnxFile *file,
 
 /* ---- Reading ---- */
 
-/* Entry i of int32_data or uint64_data; what exceeds int64 exceeds every range that is asked for. */
+/*
+ * Entry i of int32_data or uint64_data; what exceeds int64 exceeds every range that is asked for.
+ */
 static int64_t get_entry(const Measure *m, size_t i)
 {
     if (m->store == STORE_INT32)

@@ -1,6 +1,6 @@
 /*
- * TensorProto -> elements: the data types of ONNX, the three ways of storing data (raw, typed fields, external), and what
- * must hold between dims and data.
+ * TensorProto -> elements: the data types of ONNX, the three ways of storing data (raw, typed
+ * fields, external), and what must hold between dims and data.
  */
 #ifndef MOTLEY_FRONTEND_ONNX_TENSOR_H
 #define MOTLEY_FRONTEND_ONNX_TENSOR_H
@@ -13,8 +13,9 @@
 typedef struct MotOnnxFile MotOnnxFile;
 
 /*
- * Any tensor of ONNX. Elements are packed and little-endian; two of a 4-bit type share a byte, low half first, four of a
- * 2-bit type likewise. `data` lies in the mapped file where that is possible, and is not aligned.
+ * Any tensor of ONNX. Elements are packed and little-endian; two of a 4-bit type share a byte, low
+ * half first, four of a 2-bit type likewise. `data` lies in the mapped file where that is possible,
+ * and is not aligned.
  */
 typedef struct MotTensorData {
     int32_t data_type; /* ONNX's number */
@@ -30,20 +31,26 @@ typedef struct MotTensorData {
 /* "float16", or "99 (unknown)". */
 const char *mot_onnx_dtype_name(MotArena *arena, int64_t data_type);
 
-/* Checks dims, type and stored data against each other; opens no external data. Done for every tensor of a file. */
+/*
+ * Checks dims, type and stored data against each other; opens no external data. Done for every
+ * tensor of a file.
+ */
 MOT_CHECKED MotStatus mot_onnx_tensor_check(MotCtx *ctx, const MotOnnxFile *file,
                                             const Onnx__TensorProto *tensor, MotLoc loc);
 /* The checks of both parts, and: indices in range, ascending, as many as values. */
 MOT_CHECKED MotStatus mot_onnx_sparse_check(MotCtx *ctx, const MotOnnxFile *file,
                                             const Onnx__SparseTensorProto *sparse, MotLoc loc);
 
-/* The elements of a tensor of `file`. Opens external data; a value that its type cannot hold is MOT_ERR_MODEL. */
+/*
+ * The elements of a tensor of `file`. Opens external data; a value that its type cannot hold is
+ * MOT_ERR_MODEL.
+ */
 MOT_CHECKED MotStatus mot_onnx_tensor_data(MotCtx *ctx, const MotOnnxFile *file,
                                            const Onnx__TensorProto *tensor, MotLoc loc,
                                            MotTensorData *out_data);
 /*
- * The same as a host tensor, aligned to its elements (copied once if the file has it elsewhere); read-only.
- * MOT_ERR_UNSUPPORTED if Motley has no such type, or the rank exceeds MOT_MAX_RANK.
+ * The same as a host tensor, aligned to its elements (copied once if the file has it elsewhere);
+ * read-only. MOT_ERR_UNSUPPORTED if Motley has no such type, or the rank exceeds MOT_MAX_RANK.
  */
 MOT_CHECKED MotStatus mot_onnx_tensor(MotCtx *ctx, const MotOnnxFile *file,
                                       const Onnx__TensorProto *tensor, MotLoc loc,

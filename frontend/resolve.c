@@ -1,4 +1,7 @@
-/* The walk keeps three things: the folder reached (a descriptor), its path as text, and the components still to go. */
+/*
+ * The walk keeps three things: the folder reached (a descriptor), its path as text, and the
+ * components still to go.
+ */
 #include "frontend/resolve.h"
 
 #include <errno.h>
@@ -33,7 +36,10 @@ static bool fail_errno(Walk *w)
     return fail_walk(w, strerrordesc_np(errno));
 }
 
-/* Moves to the folder `name` beneath the present one; the path has been or will be updated by the caller. */
+/*
+ * Moves to the folder `name` beneath the present one; the path has been or will be updated by the
+ * caller.
+ */
 static bool enter_dir(Walk *w, const char *name)
 {
     int fd = openat(w->dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -104,7 +110,10 @@ static bool follow_link(Walk *w, int fd)
     return target[0] == '/' ? restart(w, "/") : true;
 }
 
-/* Looks at the component `name`: a folder or link is walked on; a file ends the walk with *out_is_file. */
+/*
+ * Looks at the component `name`: a folder or link is walked on; a file ends the walk with
+ * *out_is_file.
+ */
 static bool step(Walk *w, struct stat *st, bool *out_is_file)
 {
     if (strcmp(w->name, ".") == 0)
@@ -141,7 +150,10 @@ static bool is_beneath(const MotRoots *roots, const char *path)
     return false;
 }
 
-/* Opens the file `name` of the folder for reading and makes sure that it is the one that was looked at. */
+/*
+ * Opens the file `name` of the folder for reading and makes sure that it is the one that was looked
+ * at.
+ */
 static bool open_file(Walk *w, const MotRoots *roots, const struct stat *seen)
 {
     struct stat st;

@@ -1,9 +1,9 @@
 /*
  * Opening a file that untrusted text names, without leaving the folders that are allowed.
  *
- * The path is walked component by component with openat and O_NOFOLLOW; symbolic links are read and followed by us. What
- * is checked is therefore what is opened, whatever is renamed meanwhile. Nothing is opened for reading before it is known
- * to be a regular file inside.
+ * The path is walked component by component with openat and O_NOFOLLOW; symbolic links are read and
+ * followed by us. What is checked is therefore what is opened, whatever is renamed meanwhile.
+ * Nothing is opened for reading before it is known to be a regular file inside.
  */
 #ifndef MOTLEY_FRONTEND_RESOLVE_H
 #define MOTLEY_FRONTEND_RESOLVE_H
@@ -26,8 +26,8 @@ typedef struct MotResolved {
 } MotResolved;
 
 /*
- * Opens `location`, relative to roots->paths[base], for reading. `is_strict` refuses symbolic and hard links. Neither
- * allocates nor blocks; the caller closes out->fd.
+ * Opens `location`, relative to roots->paths[base], for reading. `is_strict` refuses symbolic and
+ * hard links. Neither allocates nor blocks; the caller closes out->fd.
  */
 void mot_resolve(const MotRoots *roots, size_t base, const char *location, bool is_strict,
                  MotResolved *out);

@@ -1,4 +1,7 @@
-/* SHA-1 (FIPS 180-4): the checksum that ONNX defines for external data. Detects damage; it is no protection. */
+/*
+ * SHA-1 (FIPS 180-4): the checksum that ONNX defines for external data. Detects damage; it is no
+ * protection.
+ */
 #ifndef MOTLEY_FRONTEND_SHA1_H
 #define MOTLEY_FRONTEND_SHA1_H
 

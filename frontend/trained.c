@@ -1,7 +1,7 @@
 /*
- * What an initializer does. From each param the uses are followed through views and through whatever is computed from
- * parameters alone, up to the ops where it meets activations; the first use that speaks for training decides, else the
- * first that speaks against it.
+ * What an initializer does. From each param the uses are followed through views and through
+ * whatever is computed from parameters alone, up to the ops where it meets activations; the first
+ * use that speaks for training decides, else the first that speaks against it.
  */
 #include "frontend/trained.h"
 
@@ -52,7 +52,10 @@ static bool is_float(const MotGraph *g, MotValue v)
     return mot_dtype_class(mot_graph_type(g, v)->dtype) == MOT_CLASS_FLOAT;
 }
 
-/* Whether the gradient of the op's result passes to operand k: not to integers and bools, nor through steps. */
+/*
+ * Whether the gradient of the op's result passes to operand k: not to integers and bools, nor
+ * through steps.
+ */
 static bool passes_gradient(const MotGraph *g, const MotOp *op, uint32_t k)
 {
     bool is_step = op->kind == MOT_OP_SIGN || op->kind == MOT_OP_FLOOR || op->kind == MOT_OP_CEIL;
@@ -121,7 +124,10 @@ static const MotOp *look_through(const MotGraph *g, MotValue v)
     return op;
 }
 
-/* Whether v is x / sqrt(…), x * rsqrt(…) or x * (1 / sqrt(…)): what a norm scale is multiplied with. */
+/*
+ * Whether v is x / sqrt(…), x * rsqrt(…) or x * (1 / sqrt(…)): what a norm scale is multiplied
+ * with.
+ */
 static bool is_normalized(const MotGraph *g, MotValue v)
 {
     const MotOp *op = look_through(g, v);
@@ -138,7 +144,10 @@ static bool is_normalized(const MotGraph *g, MotValue v)
     return false;
 }
 
-/* Whether v arrives at a softmax, or as the mask of an attention, through pointwise arithmetic and views alone. */
+/*
+ * Whether v arrives at a softmax, or as the mask of an attention, through pointwise arithmetic and
+ * views alone.
+ */
 static bool feeds_softmax(Uses *u, MotValue v)
 {
     const MotGraph *g = u->g;
@@ -229,7 +238,10 @@ static Opinion judge_root(Uses *u, const Meeting *m)
     return (Opinion){FREEZE, "under a root (a running variance)"};
 }
 
-/* `anywhere`: decides although only parameters are involved; else those are followed to where activations come in. */
+/*
+ * `anywhere`: decides although only parameters are involved; else those are followed to where
+ * activations come in.
+ */
 static const struct {
     Judge judge;
     bool anywhere;

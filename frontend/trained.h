@@ -1,8 +1,9 @@
 /*
  * Which initializers train, and which look like one (contract.md).
  *
- * Decided on the imported graph from what an initializer does: weight of a product, table of a lookup, scale or bias. Not
- * everything that is float is a parameter: exporters store masks, rotary tables and statistics the same way.
+ * Decided on the imported graph from what an initializer does: weight of a product, table of a
+ * lookup, scale or bias. Not everything that is float is a parameter: exporters store masks, rotary
+ * tables and statistics the same way.
  */
 #ifndef MOTLEY_FRONTEND_TRAINED_H
 #define MOTLEY_FRONTEND_TRAINED_H
@@ -31,15 +32,21 @@ typedef struct MotTrained {
 } MotTrained;
 
 /*
- * Sets `trained` of every param op. Fails with MOT_ERR_USAGE on a glob that matches no param and on a param that both
- * lists match. Linear in the graph.
+ * Sets `trained` of every param op. Fails with MOT_ERR_USAGE on a glob that matches no param and on
+ * a param that both lists match. Linear in the graph.
  */
 MOT_CHECKED MotStatus mot_trained_decide(MotCtx *ctx, MotGraph *g, const MotTrainOpts *opts,
                                          MotTrained *out_trained);
-/* Fills looks_tied by comparing the values in the file of what trains: tensors of two dims and two values at least. */
+/*
+ * Fills looks_tied by comparing the values in the file of what trains: tensors of two dims and two
+ * values at least.
+ */
 MOT_CHECKED MotStatus mot_trained_find_ties(MotCtx *ctx, const MotOnnxFile *file,
                                             MotTrained *trained);
-/* Makes a constant with the file's values of every param that does not train, so that passes may compute with it. */
+/*
+ * Makes a constant with the file's values of every param that does not train, so that passes may
+ * compute with it.
+ */
 MOT_CHECKED MotStatus mot_trained_freeze(MotCtx *ctx, MotGraph *g, const MotOnnxFile *file);
 
 #endif

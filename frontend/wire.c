@@ -1,4 +1,7 @@
-/* The pre-scan: an explicit stack of messages over the table in wire_schema.h. Allocates nothing per field. */
+/*
+ * The pre-scan: an explicit stack of messages over the table in wire_schema.h. Allocates nothing
+ * per field.
+ */
 #include "frontend/wire.h"
 
 #include "frontend/wire_schema.h"
@@ -14,8 +17,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 enum { WIRE_VARINT, WIRE_FIXED64, WIRE_BYTES, WIRE_START_GROUP, WIRE_END_GROUP, WIRE_FIXED32 };
 
 /*
- * What protobuf-c needs, estimated from above: for each field its note of where it is (32 bytes, in slabs that double),
- * for each heap block its header and rounding.
+ * What protobuf-c needs, estimated from above: for each field its note of where it is (32 bytes, in
+ * slabs that double), for each heap block its header and rounding.
  */
 enum { FIELD_OVERHEAD = 64, BLOCK_OVERHEAD = 32 };
 
@@ -171,7 +174,9 @@ static void copy_until(Scan *s, size_t pos)
     s->copied = pos;
 }
 
-/* Replaces the `length` bytes at the read position, and their length at `length_at`, by a ticket. */
+/*
+ * Replaces the `length` bytes at the read position, and their length at `length_at`, by a ticket.
+ */
 static MotStatus put_ticket(Scan *s, Frame *f, size_t length_at, size_t length)
 {
     if (!s->wire->copy)

@@ -1,16 +1,19 @@
 /*
- * The wire pre-scan: walks the bytes of a protobuf message iteratively and accepts only what protobuf-c then reads
- * safely, cheaply and completely. It stands between every ONNX file and the parser.
+ * The wire pre-scan: walks the bytes of a protobuf message iteratively and accepts only what
+ * protobuf-c then reads safely, cheaply and completely. It stands between every ONNX file and the
+ * parser.
  *
- * Accepted means: every tag, varint and length lies inside its message; wire types are those of the schema; nesting,
- * counts, names and the estimated size of the parsed structure keep the limits; no singular field occurs twice (protobuf
- * would merge them, at quadratic cost); no name holds a NUL or invalid UTF-8. An error names the byte and the field:
+ * Accepted means: every tag, varint and length lies inside its message; wire types are those of the
+ * schema; nesting, counts, names and the estimated size of the parsed structure keep the limits; no
+ * singular field occurs twice (protobuf would merge them, at quadratic cost); no name holds a NUL
+ * or invalid UTF-8. An error names the byte and the field:
  *
  *     m.onnx: byte 10234, graph.node[57].attribute[0].t: length 900 exceeds the 12 bytes left
  *
- * Large raw_data is not copied. Every raw_data of MOT_WIRE_TICKET_BYTES or more is replaced, in the copy of the message
- * that protobuf-c gets, by a ticket: its offset and length in the file, as two 64-bit numbers. A shorter one stays as it
- * is, so that the two cannot be confused. mot_wire_raw turns either back into bytes; nothing else may read raw_data.
+ * Large raw_data is not copied. Every raw_data of MOT_WIRE_TICKET_BYTES or more is replaced, in the
+ * copy of the message that protobuf-c gets, by a ticket: its offset and length in the file, as two
+ * 64-bit numbers. A shorter one stays as it is, so that the two cannot be confused. mot_wire_raw
+ * turns either back into bytes; nothing else may read raw_data.
  *
  * Cost: one pass, linear in the bytes outside of raw_data.
  */
@@ -19,7 +22,10 @@
 
 #include "support/context.h"
 
-/* X(name, default, the most it can be raised to, what it bounds). The names are those of --limit NAME=N. */
+/*
+ * X(name, default, the most it can be raised to, what it bounds). The names are those of --limit
+ * NAME=N.
+ */
 #define MOT_ONNX_LIMIT_LIST(X)                                                                     \
     X(depth, 100, 1000, "messages nested in each other")                                           \
     X(nodes, 2000000, UINT32_MAX / 2, "nodes in all graphs")                                       \
@@ -39,9 +45,14 @@ typedef struct MotOnnxLimits {
 } MotOnnxLimits;
 
 MotOnnxLimits mot_onnx_limits_default(void);
-/* Applies "nodes=4000000". MOT_ERR_USAGE if there is no such limit or the number is none, or beyond what is possible. */
+/*
+ * Applies "nodes=4000000". MOT_ERR_USAGE if there is no such limit or the number is none, or beyond
+ * what is possible.
+ */
 MOT_CHECKED MotStatus mot_onnx_limits_set(MotCtx *ctx, MotOnnxLimits *limits, const char *spec);
-/* Records "WHAT; the limit is nodes=2000000" with the flag that raises it; returns MOT_ERR_LIMIT. */
+/*
+ * Records "WHAT; the limit is nodes=2000000" with the flag that raises it; returns MOT_ERR_LIMIT.
+ */
 MOT_CHECKED MotStatus mot_onnx_limit_fail(MotCtx *ctx, MotLoc loc, const char *limit,
                                           uint64_t value, const char *what);
 
@@ -49,7 +60,10 @@ typedef enum MotWireRoot { MOT_WIRE_MODEL, MOT_WIRE_TENSOR } MotWireRoot;
 
 enum { MOT_WIRE_TICKET_BYTES = 16 };
 
-/* What is scanned, and the message that is fit for protobuf-c: `message` is `bytes` itself if nothing was replaced. */
+/*
+ * What is scanned, and the message that is fit for protobuf-c: `message` is `bytes` itself if
+ * nothing was replaced.
+ */
 typedef struct MotWire {
     const char *file; /* for messages */
     const uint8_t *bytes;
@@ -60,8 +74,9 @@ typedef struct MotWire {
 } MotWire;
 
 /*
- * Scans wire->bytes as a message of kind `root` and sets wire->message. MOT_ERR_MODEL for malformed bytes (files of
- * other formats are recognised by name), MOT_ERR_LIMIT beyond a limit. Unknown fields are counted in one warning.
+ * Scans wire->bytes as a message of kind `root` and sets wire->message. MOT_ERR_MODEL for malformed
+ * bytes (files of other formats are recognised by name), MOT_ERR_LIMIT beyond a limit. Unknown
+ * fields are counted in one warning.
  */
 MOT_CHECKED MotStatus mot_wire_scan(MotCtx *ctx, MotWire *wire, MotWireRoot root,
                                     const MotOnnxLimits *limits);

@@ -1,6 +1,7 @@
 /*
- * The fields of frontend/onnx.proto as a table for the pre-scan, indexed by message kind and field number. Included by
- * frontend/wire.c, and by tests/unit/test_wire.c, which compares it with protobuf-c's descriptors.
+ * The fields of frontend/onnx.proto as a table for the pre-scan, indexed by message kind and field
+ * number. Included by frontend/wire.c, and by tests/unit/test_wire.c, which compares it with
+ * protobuf-c's descriptors.
  */
 #ifndef MOTLEY_FRONTEND_WIRE_SCHEMA_H
 #define MOTLEY_FRONTEND_WIRE_SCHEMA_H
@@ -47,7 +48,10 @@ typedef enum Kind {
         N_KINDS
 } Kind;
 
-/* How a value is written. TEXT is a name or key: UTF-8 without NUL. DOC is text that nothing depends on. */
+/*
+ * How a value is written. TEXT is a name or key: UTF-8 without NUL. DOC is text that nothing
+ * depends on.
+ */
 typedef enum Form {
     FORM_UNKNOWN,
     FORM_INT64,
@@ -60,7 +64,10 @@ typedef enum Form {
     FORM_MESSAGE
 } Form;
 
-/* LONG: no limit on the length of the text. DIM: counts against the rank. RAW: may become a ticket. ONEOF: at most one. */
+/*
+ * LONG: no limit on the length of the text. DIM: counts against the rank. RAW: may become a ticket.
+ * ONEOF: at most one.
+ */
 typedef enum FieldFlag {
     FIELD_REPEATED = 1,
     FIELD_LONG = 2,

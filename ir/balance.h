@@ -1,6 +1,7 @@
 /*
- * Rebalancing: what the ranks of a mesh axis measured in a step, and what is decided from it. The run time asks a MotPolicy after every step and
- * carries out what it decides; passes/plan/rebalance.h is such a policy. Neither knows the other.
+ * Rebalancing: what the ranks of a mesh axis measured in a step, and what is decided from it. The
+ * run time asks a MotPolicy after every step and carries out what it decides;
+ * passes/plan/rebalance.h is such a policy. Neither knows the other.
  */
 #ifndef MOTLEY_IR_BALANCE_H
 #define MOTLEY_IR_BALANCE_H
@@ -31,17 +32,19 @@ typedef enum MotBalanceKind {
     MOT_BALANCE_MOVE,     /* new shares, because `rank` is the slowest */
     MOT_BALANCE_MEASURED, /* what the last move gained */
     MOT_BALANCE_UNDO,     /* it gained too little: the shares before it again */
-    MOT_BALANCE_STUCK, /* `rank` is the slowest, and shares that save enough are none that its units allow */
-    MOT_BALANCE_LINK,    /* a link of `rank` got slower; other shares would not help */
-    MOT_BALANCE_NO_ROOM, /* a move or its undoing that a device has no memory for; never a policy's */
+    /* `rank` is the slowest, and shares that save enough are none that its units allow */
+    MOT_BALANCE_STUCK,
+    MOT_BALANCE_LINK, /* a link of `rank` got slower; other shares would not help */
+    /* a move or its undoing that a device has no memory for; never a policy's */
+    MOT_BALANCE_NO_ROOM,
     MOT_N_BALANCE_KINDS
 } MotBalanceKind;
 
 typedef struct MotDecision {
     MotBalanceKind kind;
     uint32_t rank;
-    double
-        factor; /* move, stuck: the slowest rank's time to that of the best shares; link: to its own before */
+    /* move, stuck: the slowest rank's time to that of the best shares; link: to its own before */
+    double factor;
     int64_t share[MOT_BALANCE_RANKS]; /* move, undo */
     double before;                    /* move, measured, undo: seconds a step before the move, */
     double predicted, measured;       /* and what it saves of them; measured: not for a move */
@@ -52,7 +55,9 @@ typedef struct MotPolicy {
     void (*decide)(void *self, const MotStepTimes *times, MotDecision *out_decision);
 } MotPolicy;
 
-/* A step of ranks that may cut layers (ir/program.h); by rank and layer: [rank * n_layers + layer]. */
+/*
+ * A step of ranks that may cut layers (ir/program.h); by rank and layer: [rank * n_layers + layer].
+ */
 typedef struct MotCutTimes {
     int64_t step, steps; /* its number from 0, and how many there are */
     uint32_t n, n_layers;
@@ -70,8 +75,8 @@ typedef struct MotCutDecision {
     MotBalanceKind kind; /* keep; move: other cuts; measured; undo */
     uint32_t rank;       /* move: the slowest */
     bool is_spent;       /* move: the accuracy budget is spent, nothing is cut any more */
-    const int64_t
-        *cut; /* move, undo: columns not to compute; the policy's until the next decision, as */
+    /* move, undo: columns not to compute; the policy's until the next decision, as */
+    const int64_t *cut;
     const uint32_t *lender; /* [n] whom a rank computes some of these for, + 1, 0: nobody; */
     const int64_t *help;    /* and how many, by helper and layer */
     double before, predicted, measured; /* as in MotDecision */

@@ -146,7 +146,10 @@ static const MotType *type_of(const MotBuilder *b, MotValue x)
     return mot_graph_type(b->graph, x);
 }
 
-/* A struct that is passed by value gets a list attribute from a const array: it is copied, never written. */
+/*
+ * A struct that is passed by value gets a list attribute from a const array: it is copied, never
+ * written.
+ */
 static MotInts list_of(const int64_t *data, uint32_t n)
 {
     union {

@@ -1,6 +1,7 @@
 /*
- * Building ops. Builders are sticky: a failure records the first error in the context and gives value 0, value 0 is
- * accepted everywhere and gives 0, and the caller checks ctx->status once at the end.
+ * Building ops. Builders are sticky: a failure records the first error in the context and gives
+ * value 0, value 0 is accepted everywhere and gives 0, and the caller checks ctx->status once at
+ * the end.
  */
 #ifndef MOTLEY_IR_BUILDER_H
 #define MOTLEY_IR_BUILDER_H
@@ -18,17 +19,20 @@ typedef struct MotBuilder {
 MotBuilder mot_builder_make(MotGraph *graph);
 
 /*
- * Appends an op; result types are inferred. `attrs` is the row's struct (copied, lists and strings too) or NULL for zeros.
- * Returns the op's id, or 0 after a failure.
+ * Appends an op; result types are inferred. `attrs` is the row's struct (copied, lists and strings
+ * too) or NULL for zeros. Returns the op's id, or 0 after a failure.
  */
 MotOpId mot_build(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
                   const void *attrs);
-/* The same with the result types given, not inferred: types may name symbolic dims (kernels of a Program). */
+/*
+ * The same with the result types given, not inferred: types may name symbolic dims (kernels of a
+ * Program).
+ */
 MotOpId mot_build_typed(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
                         const void *attrs, const MotType *types);
 /*
- * mot_build for an op that owns a region, which it takes: the region must not be another op's. Fails if the region is missing,
- * is not asked for, or is too deep (MOT_MAX_REGION_DEPTH).
+ * mot_build for an op that owns a region, which it takes: the region must not be another op's.
+ * Fails if the region is missing, is not asked for, or is too deep (MOT_MAX_REGION_DEPTH).
  */
 MotOpId mot_build_region(MotBuilder *b, MotOpKind kind, const MotValue *in, uint32_t n_in,
                          const void *attrs, MotGraph *region);
@@ -71,7 +75,9 @@ MotValue mot_pad(MotBuilder *b, MotValue x, const int64_t *lo, const int64_t *hi
 MotValue mot_concat(MotBuilder *b, const MotValue *x, uint32_t n, int axis);
 MotValue mot_gather(MotBuilder *b, MotValue table, MotValue index, int axis);
 MotValue mot_scatter_add(MotBuilder *b, MotValue index, MotValue update, int axis, int64_t size);
-/* The same with rows of their own for each index of the dims before the axis, which index has too. */
+/*
+ * The same with rows of their own for each index of the dims before the axis, which index has too.
+ */
 MotValue mot_gather_batched(MotBuilder *b, MotValue table, MotValue index, int axis);
 MotValue mot_scatter_add_batched(MotBuilder *b, MotValue index, MotValue update, int axis,
                                  int64_t size);
@@ -81,18 +87,23 @@ MotValue mot_scatter_mean(MotBuilder *b, MotValue index, MotValue value, int64_t
 enum { MOT_DROP = 0, MOT_KEEP = 1 };
 MotValue mot_reduce_sum(MotBuilder *b, MotValue x, const int64_t *axes, uint32_t n_axes, bool keep);
 MotValue mot_reduce_max(MotBuilder *b, MotValue x, const int64_t *axes, uint32_t n_axes, bool keep);
-/* Sums x over what broadcasting to x's shape from `dims` repeated: the transpose of broadcasting. */
+/*
+ * Sums x over what broadcasting to x's shape from `dims` repeated: the transpose of broadcasting.
+ */
 MotValue mot_sum_to(MotBuilder *b, MotValue x, int rank, const int64_t *dims);
 MotValue mot_contract(MotBuilder *b, MotValue x, MotValue y, const char *spec);
 /* Summed over the positions of letter `cut` that k_index, i64[n], lists. */
 MotValue mot_contract_listed(MotBuilder *b, MotValue x, MotValue y, MotValue k_index,
                              const char *spec, char cut);
 
-/* The meaning of a composite: appends its expansion to b and gives its results. ir/expand.c holds one rule a row. */
+/*
+ * The meaning of a composite: appends its expansion to b and gives its results. ir/expand.c holds
+ * one rule a row.
+ */
 MOT_CHECKED MotStatus mot_expand(MotBuilder *b, const MotOp *op, MotValue *out_results);
 /*
- * Result types of an op by the rule of its row, for operands of these types. Composites ask their expansion. MOT_ERR_LIMIT if a
- * result has 2^62 elements or more.
+ * Result types of an op by the rule of its row, for operands of these types. Composites ask their
+ * expansion. MOT_ERR_LIMIT if a result has 2^62 elements or more.
  */
 MOT_CHECKED MotStatus mot_infer(MotGraph *g, const MotOp *op, MotType *out_types);
 

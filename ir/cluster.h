@@ -1,5 +1,6 @@
 /*
- * Cluster: the devices and the links between them, as the user describes them (cluster.yaml) or as they were measured.
+ * Cluster: the devices and the links between them, as the user describes them (cluster.yaml) or as
+ * they were measured.
  */
 #ifndef MOTLEY_IR_CLUSTER_H
 #define MOTLEY_IR_CLUSTER_H
@@ -14,7 +15,10 @@ typedef struct MotRates {
     double launch;    /* seconds from one kernel to the next */
 } MotRates;
 
-/* From step `step` of a training on, counted from 0, a device is emulated `slow` times slower than native. */
+/*
+ * From step `step` of a training on, counted from 0, a device is emulated `slow` times slower than
+ * native.
+ */
 typedef struct MotSlowdown {
     int64_t step;
     double slow;
@@ -45,7 +49,10 @@ typedef struct MotLink {
 typedef struct MotCluster {
     MotVec(MotDevice) devices;
     MotVec(MotLink) links;
-    /* Emulated by their figures: a kernel takes what its work (ir/count.h) takes at the device's rates, whatever machine runs it. */
+    /*
+     * Emulated by their figures: a kernel takes what its work (ir/count.h) takes at the device's
+     * rates, whatever machine runs it.
+     */
     bool is_modelled;
 } MotCluster;
 
@@ -60,7 +67,10 @@ bool mot_device_slows_alike(const MotDevice *a, const MotDevice *b);
  * is what a usual device of the kind does. `isa` is "avx2" or "avx512"; NULL: the lesser one.
  */
 void mot_device_assume(MotDevice *device, const char *isa);
-/* The rates of a device of this cluster, those assumed that are not known: as measured alone if it is the only one, else beside the others. */
+/*
+ * The rates of a device of this cluster, those assumed that are not known: as measured alone if it
+ * is the only one, else beside the others.
+ */
 MotRates mot_cluster_rates(const MotCluster *cluster, uint32_t device);
 /* n equal CPU devices with `threads` threads each and native links. */
 MotCluster *mot_cluster_make(MotCtx *ctx, uint32_t n, uint32_t threads);

@@ -1,6 +1,6 @@
 /*
- * Counting. FLOPs come from the graph's rule, functions from the pointwise rows' expressions and the composites' expansions, the bytes of a
- * kernel from its operands and results.
+ * Counting. FLOPs come from the graph's rule, functions from the pointwise rows' expressions and
+ * the composites' expansions, the bytes of a kernel from its operands and results.
  */
 #include "ir/count.h"
 
@@ -21,7 +21,9 @@ static bool calls_a_function(const char *expression)
     return false;
 }
 
-/* The part of the scores that attention computes: position t sees s <= t + S - T, in whole tiles. */
+/*
+ * The part of the scores that attention computes: position t sees s <= t + S - T, in whole tiles.
+ */
 static double seen_part(const MotGraph *g, const MotOp *op)
 {
     static const double tile = 64;
@@ -107,7 +109,10 @@ static double count_written(const MotGraph *kernel)
     return bytes;
 }
 
-/* Adds one run of a kernel whose dims are bound. Where a share leaves no element to compute, nothing is read either. */
+/*
+ * Adds one run of a kernel whose dims are bound. Where a share leaves no element to compute,
+ * nothing is read either.
+ */
 static void add_kernel(const MotGraph *kernel, MotCount *count)
 {
     double written = count_written(kernel);

@@ -43,8 +43,8 @@ int mot_dtype_to_onnx(MotDtype dtype);
 enum { MOT_MAX_RANK = 8, MOT_MAX_OPERANDS = 64, MOT_MAX_RESULTS = 4 };
 
 /*
- * A tensor type. A dim >= 0 is a size; a dim < 0 names the graph's symbolic dim -dim - 1 (kernels of a Program whose sizes
- * follow the shares; nowhere else).
+ * A tensor type. A dim >= 0 is a size; a dim < 0 names the graph's symbolic dim -dim - 1 (kernels
+ * of a Program whose sizes follow the shares; nowhere else).
  */
 typedef struct MotType {
     MotDtype dtype;
@@ -56,7 +56,10 @@ MotType mot_type_make(MotDtype dtype, int rank, const int64_t *dims);
 MotType mot_type_scalar(MotDtype dtype);
 bool mot_type_equal(const MotType *a, const MotType *b);
 bool mot_dims_equal(const MotType *a, const MotType *b);
-/* Whether the sizes among the dims, zeros counted as ones, multiply to less than 2^62: no product of some of them overflows. */
+/*
+ * Whether the sizes among the dims, zeros counted as ones, multiply to less than 2^62: no product
+ * of some of them overflows.
+ */
 bool mot_type_fits(const MotType *type);
 /* Product of the dims (which must all be sizes). Types are verified to stay below 2^62 elements. */
 int64_t mot_type_elements(const MotType *type);
@@ -79,7 +82,10 @@ void mot_tensor_set(const MotTensor *tensor, int64_t i, double value);
 void mot_tensor_set_int(const MotTensor *tensor, int64_t i, int64_t value);
 /* What is left of x in that dtype. */
 double mot_dtype_round(MotDtype dtype, double x);
-/* A copy in another dtype, in the arena: integers to integers exactly, anything else through double. */
+/*
+ * A copy in another dtype, in the arena: integers to integers exactly, anything else through
+ * double.
+ */
 MotTensor mot_tensor_cast(MotArena *arena, const MotTensor *tensor, MotDtype dtype);
 
 #endif

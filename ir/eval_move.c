@@ -109,8 +109,10 @@ MotStatus mot_eval_concat(MotEval *e)
     return MOT_OK;
 }
 
-/* The result is the dims before the axis, the index's (batched: those after them), those after it; the walk runs over them and
- * the index (tensor 2). */
+/*
+ * The result is the dims before the axis, the index's (batched: those after them), those after it;
+ * the walk runs over them and the index (tensor 2).
+ */
 MotStatus mot_eval_gather(MotEval *e)
 {
     const MotAttr_gather *a = mot_attrs(e->op, gather);

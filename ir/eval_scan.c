@@ -1,7 +1,9 @@
 /*
- * Reference evaluation of scan: its region, once a step, over the values carried so far and the slices of this step.
+ * Reference evaluation of scan: its region, once a step, over the values carried so far and the
+ * slices of this step.
  *
- * Cost: the steps times the region's, and a copy of all slices. Memory: one step's, which is given back after it.
+ * Cost: the steps times the region's, and a copy of all slices. Memory: one step's, which is given
+ * back after it.
  */
 #include "ir/eval.h"
 #include "ir/eval_rules.h"

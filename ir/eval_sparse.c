@@ -1,4 +1,7 @@
-/* Primitives over rows of which few entries count. Choosing and joining are written out plainly here; messages are ir/sparse.c's. */
+/*
+ * Primitives over rows of which few entries count. Choosing and joining are written out plainly
+ * here; messages are ir/sparse.c's.
+ */
 #include "ir/eval_rules.h"
 
 #include "ir/sparse.h"

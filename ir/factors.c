@@ -284,7 +284,10 @@ static MotStatus find_rows(Loops *l)
 #define find_top_k find_rows
 #define find_pack find_rows
 
-/* Messages are read by everybody: whoever splits the peers would have to send on what they say, which is more. */
+/*
+ * Messages are read by everybody: whoever splits the peers would have to send on what they say,
+ * which is more.
+ */
 static MotStatus find_unpack(Loops *l)
 {
     find_rows(l);
@@ -331,8 +334,9 @@ static MotStatus find_reduce_max(Loops *l)
 }
 
 /*
- * A letter is a loop: PARALLEL if the result has it, else SUM. A letter that is cut is WHOLE, as its list counts positions of the
- * whole dim; the list itself can be dealt out, and leaves partial sums.
+ * A letter is a loop: PARALLEL if the result has it, else SUM. A letter that is cut is WHOLE, as
+ * its list counts positions of the whole dim; the list itself can be dealt out, and leaves partial
+ * sums.
  */
 static MotStatus find_contract(Loops *l)
 {

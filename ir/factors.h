@@ -1,9 +1,11 @@
 /*
- * Factors: the loop dimensions of an op, from which all shardings follow (compare GSPMD's and Shardy's factor rules).
+ * Factors: the loop dimensions of an op, from which all shardings follow (compare GSPMD's and
+ * Shardy's factor rules).
  *
- * A factor occurs in at most one dim of each operand and result. Splitting a PARALLEL factor splits the results; splitting a
- * SUM (MAX) factor leaves partial results that must be summed (maximised) over the parts; a WHOLE factor can't be split.
- * A dim of size 1 that is broadcast has no factor. Factors of composites come from their expansion.
+ * A factor occurs in at most one dim of each operand and result. Splitting a PARALLEL factor splits
+ * the results; splitting a SUM (MAX) factor leaves partial results that must be summed (maximised)
+ * over the parts; a WHOLE factor can't be split. A dim of size 1 that is broadcast has no factor.
+ * Factors of composites come from their expansion.
  */
 #ifndef MOTLEY_IR_FACTORS_H
 #define MOTLEY_IR_FACTORS_H
@@ -23,8 +25,8 @@ typedef struct MotFactor {
     int64_t size;
     int8_t *in_dim;  /* [n_in]: the dim of operand i it runs over, or -1 */
     int8_t *out_dim; /* [n_out] */
-    bool *
-        partial; /* [n_out]: SUM/MAX: result j is partial when split (others are equal on all parts or split) */
+    /* [n_out]: SUM/MAX: result j is partial when split (others are equal on all parts or split) */
+    bool *partial;
 } MotFactor;
 
 typedef struct MotFactors {
@@ -32,14 +34,16 @@ typedef struct MotFactors {
     uint32_t n;
 } MotFactors;
 
-/* In the order of first appearance over results, then operands. Allocates from the graph's arena. */
+/*
+ * In the order of first appearance over results, then operands. Allocates from the graph's arena.
+ */
 MOT_CHECKED MotStatus mot_factors(const MotGraph *g, const MotOp *op, MotFactors *out_factors);
 /* The factor that runs over dim `dim` of operand `i` / result `i`, or -1. */
 int mot_factor_of_operand(const MotFactors *factors, uint32_t i, int dim);
 int mot_factor_of_result(const MotFactors *factors, uint32_t i, int dim);
 /*
- * Sets the units of all values from those of the inputs: what splits the same loop as dim 0 of such an input is dealt out in its units.
- * To be called when a graph with such inputs is complete.
+ * Sets the units of all values from those of the inputs: what splits the same loop as dim 0 of such
+ * an input is dealt out in its units. To be called when a graph with such inputs is complete.
  */
 MOT_CHECKED MotStatus mot_factors_spread_units(const MotGraph *g);
 /* Whether a partial sum in operand i may pass through the op unreduced. */

@@ -191,7 +191,10 @@ static Ordering order_live_ops(MotGraph *g)
                   .order = mot_arena_array(&g->ctx->arena, MotOpId, g->ops.n),
                   .stack = mot_arena_array(&g->ctx->arena, MotOpId, g->ops.n + n_edges),
                   .state = mot_arena_array(&g->ctx->arena, uint8_t, g->ops.n)};
-    /* Sweep backwards for liveness, then place forwards so that the old order decides among what is live. */
+    /*
+     * Sweep backwards for liveness, then place forwards so that the old order decides among what is
+     * live.
+     */
     uint8_t *is_live = mot_arena_array(&g->ctx->arena, uint8_t, g->ops.n);
     uint32_t depth = 0;
     for (uint32_t i = 0; i < g->body.n; i++) {

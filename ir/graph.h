@@ -1,13 +1,15 @@
 /*
  * Graph: operators over tensors in SSA form, the structure of everything before the Plan.
  *
- * Values and ops are named by 32-bit ids; id 0 is none and is accepted everywhere (style.md, sticky builders). `body` lists
- * the ops in an order in which operands precede users. Ops are never moved in `ops`; passes append, redirect uses and call
- * mot_graph_compact, which drops what is dead and renumbers. Inputs, parameters, constants and outputs are ops as well.
+ * Values and ops are named by 32-bit ids; id 0 is none and is accepted everywhere (style.md, sticky
+ * builders). `body` lists the ops in an order in which operands precede users. Ops are never moved
+ * in `ops`; passes append, redirect uses and call mot_graph_compact, which drops what is dead and
+ * renumbers. Inputs, parameters, constants and outputs are ops as well.
  *
- * A region, the block of ops that an op such as scan owns, is a graph of its own: with own ids, inputs and outputs by position, and
- * nothing seen of what is outside. So a scope can't be broken, a pass over one graph needs no scopes, and what has to see all
- * ops, regions included, walks them with MotOpIter. What a region needs from outside is an operand of its op.
+ * A region, the block of ops that an op such as scan owns, is a graph of its own: with own ids,
+ * inputs and outputs by position, and nothing seen of what is outside. So a scope can't be broken,
+ * a pass over one graph needs no scopes, and what has to see all ops, regions included, walks them
+ * with MotOpIter. What a region needs from outside is an operand of its op.
  */
 #ifndef MOTLEY_IR_GRAPH_H
 #define MOTLEY_IR_GRAPH_H
@@ -197,23 +199,33 @@ bool mot_op_iter_next(MotOpIter *it);
 void mot_graph_replace(MotGraph *g, const MotValue *old_values, const MotValue *new_values,
                        uint32_t n);
 /*
- * Drops ops from which no output, input or parameter follows, orders the rest (operands first, otherwise as before) and
- * renumbers values and ops. Inputs and parameters stay. Values held by the caller are stale afterwards. Regions stay as they are.
+ * Drops ops from which no output, input or parameter follows, orders the rest (operands first,
+ * otherwise as before) and renumbers values and ops. Inputs and parameters stay. Values held by the
+ * caller are stale afterwards. Regions stay as they are.
  */
 void mot_graph_compact(MotGraph *g);
 /* Regions are cloned too. */
 MotGraph *mot_graph_clone(MotCtx *ctx, const MotGraph *g);
-/* FLOPs (2 a multiply-accumulate) of an op, of a scan all its steps; only contractions and attention count (contract.md). */
+/*
+ * FLOPs (2 a multiply-accumulate) of an op, of a scan all its steps; only contractions and
+ * attention count (contract.md).
+ */
 double mot_op_flops(const MotGraph *g, const MotOp *op);
 /* Whether every element of the results follows from the same element of the operands. */
 bool mot_op_is_elementwise(const MotOp *op);
 /* Whether both are, over the same dims: split alike, they can be one loop of one kernel. */
 bool mot_op_can_fuse(const MotGraph *g, const MotOp *a, const MotOp *b);
-/* Whether b reduces what the loop of the elementwise op a computes: nothing else reading that, they can be one kernel. */
+/*
+ * Whether b reduces what the loop of the elementwise op a computes: nothing else reading that, they
+ * can be one kernel.
+ */
 bool mot_op_can_end(const MotGraph *g, const MotOp *a, const MotOp *b);
 /* A sum of all elements to a scalar. */
 bool mot_op_is_full_sum(const MotGraph *g, const MotOp *op);
-/* Whether they are a cross-entropy and its gradient, which share rows, maxima and exponentials: one after the other, one kernel. */
+/*
+ * Whether they are a cross-entropy and its gradient, which share rows, maxima and exponentials: one
+ * after the other, one kernel.
+ */
 bool mot_op_can_pair(const MotOp *loss, const MotOp *grad);
 /* Operators of one kernel. */
 enum { MOT_MAX_FUSED = 24 };
@@ -227,9 +239,9 @@ bool mot_op_is_view(const MotGraph *g, const MotOp *op);
 MotLoc mot_op_loc(const MotGraph *g, const MotOp *op);
 
 /*
- * Checks what every graph must keep: operand counts and dtypes, types equal to what inference gives, definition before use,
- * names of inputs and parameters unique, no dead ids; the same in every region, which has no parameters. Collects all
- * violations into the error of the context.
+ * Checks what every graph must keep: operand counts and dtypes, types equal to what inference
+ * gives, definition before use, names of inputs and parameters unique, no dead ids; the same in
+ * every region, which has no parameters. Collects all violations into the error of the context.
  */
 MOT_CHECKED MotStatus mot_graph_verify(const MotGraph *g);
 

@@ -1,6 +1,7 @@
 /*
- * Result types from operand types, one rule a row. Pointwise rows share one; composites ask their expansion, which is built
- * in a scratch graph and thrown away. Every rule checks what it reads: operands may come from any file.
+ * Result types from operand types, one rule a row. Pointwise rows share one; composites ask their
+ * expansion, which is built in a scratch graph and thrown away. Every rule checks what it reads:
+ * operands may come from any file.
  */
 #include "ir/builder.h"
 
@@ -305,7 +306,10 @@ static MotStatus infer_reduce(Infer *c)
     return MOT_OK;
 }
 
-/* Reads the letters of one operand into `size`; returns past them, or NULL when they do not fit the type. */
+/*
+ * Reads the letters of one operand into `size`; returns past them, or NULL when they do not fit the
+ * type.
+ */
 static const char *read_letters(const char *p, const MotType *type, int64_t *size)
 {
     unsigned char seen[128] = {0};
@@ -321,7 +325,10 @@ static const char *read_letters(const char *p, const MotType *type, int64_t *siz
     return p;
 }
 
-/* Of a cut contraction: the list, and that the letter is summed over both operands. The operands' letters are known to fit. */
+/*
+ * Of a cut contraction: the list, and that the letter is summed over both operands. The operands'
+ * letters are known to fit.
+ */
 static MotStatus check_cut(Infer *c)
 {
     const MotAttr_contract *a = mot_attrs(c->op, contract);
@@ -465,7 +472,10 @@ static MotType with_axis(MotType type, int64_t axis, int64_t size)
     return type;
 }
 
-/* The attributes against the numbers of operands and outputs, and every axis against its operand; gives the number of steps. */
+/*
+ * The attributes against the numbers of operands and outputs, and every axis against its operand;
+ * gives the number of steps.
+ */
 static MotStatus check_scan(Infer *c, const MotSignature *region, int64_t *out_steps)
 {
     const MotAttr_scan *a = mot_attrs(c->op, scan);
@@ -518,7 +528,10 @@ static MotStatus infer_scan(Infer *c)
     return MOT_OK;
 }
 
-/* The types of the expansion's results, which is built in a scratch graph over operands of the same types. */
+/*
+ * The types of the expansion's results, which is built in a scratch graph over operands of the same
+ * types.
+ */
 static MotStatus infer_composite(Infer *c)
 {
     MotCtx *ctx = c->g->ctx;

@@ -81,8 +81,9 @@ MotStatus mot_pipeline_bind(MotCtx *ctx, const MotPipeline *pipeline, MotBinding
 /* ---- Verifier: the order of one stage ---- */
 
 /*
- * What is wrong with the order in which the sections run, or NULL: every repeated section goes through the micro-batches in ascending
- * order, counts before passes, forward before backward, and the step is last. The most micro-batches in flight are the result.
+ * What is wrong with the order in which the sections run, or NULL: every repeated section goes
+ * through the micro-batches in ascending order, counts before passes, forward before backward, and
+ * the step is last. The most micro-batches in flight are the result.
  */
 static const char *check_order(const MotProgram *p, uint32_t *out_in_flight)
 {
@@ -215,7 +216,10 @@ static bool try_instruction(Simulation *s, const MotProgram *p, const MotInstr *
         s->n_taken[ins->channel]++;
     }
     if (ins->kind == MOT_INS_SEND) {
-        /* It is sent at once; the instruction retires when the copy that the next one goes to is free. */
+        /*
+         * It is sent at once; the instruction retires when the copy that the next one goes to is
+         * free.
+         */
         if (s->n_sent[ins->channel] == run->micro)
             s->n_sent[ins->channel]++;
         return s->n_taken[ins->channel] >= mot_program_must_be_taken(p, ins, *run);

@@ -1,4 +1,7 @@
-/* The Plan's own rules: shardings from factor choices, integer shares, and the checks that hold for every plan. */
+/*
+ * The Plan's own rules: shardings from factor choices, integer shares, and the checks that hold for
+ * every plan.
+ */
 #include "ir/plan.h"
 
 #include <string.h>
@@ -45,7 +48,10 @@ void mot_share_split(const int64_t *share, uint32_t n, int64_t units, int64_t *o
         given += out_parts[i];
     }
     for (; given < units; given++) {
-        /* The largest remainder units * share - parts * total; every part is at most one above its floor. */
+        /*
+         * The largest remainder units * share - parts * total; every part is at most one above its
+         * floor.
+         */
         uint32_t best = n;
         __int128 most = -1;
         for (uint32_t i = 0; i < n; i++) {
@@ -232,7 +238,9 @@ static void check_choice(Checker *c, MotOpId id, const MotFactors *factors)
         complain(c, op, "it is not in the stage of its parameter");
 }
 
-/* The recorded shardings must be what the rules give. `scratch` holds values of a plan of its own. */
+/*
+ * The recorded shardings must be what the rules give. `scratch` holds values of a plan of its own.
+ */
 static void check_results(Checker *c, MotOpId id, const MotFactors *factors, MotPlan *scratch)
 {
     const MotOp *op = mot_graph_op(c->plan->graph, id);

@@ -1,7 +1,8 @@
 /*
- * Plan: a graph, placed. It says for every op which of its factors each mesh axis splits, and so, through the factor rules,
- * the sharding of every value; the rest (collectives, buffers, kernels) follows in lowering. The planner writes it beside the
- * graph and never edits the graph. passes/plan makes plans; mot_plan_verify judges them independently of who made them.
+ * Plan: a graph, placed. It says for every op which of its factors each mesh axis splits, and so,
+ * through the factor rules, the sharding of every value; the rest (collectives, buffers, kernels)
+ * follows in lowering. The planner writes it beside the graph and never edits the graph.
+ * passes/plan makes plans; mot_plan_verify judges them independently of who made them.
  */
 #ifndef MOTLEY_IR_PLAN_H
 #define MOTLEY_IR_PLAN_H
@@ -12,8 +13,9 @@
 enum { MOT_MAX_AXES = 4, MOT_MAX_MICRO = 4096 };
 
 /*
- * What a mesh axis does to a value: a dim >= 0 that it splits, or one of these. A split dim is dealt out in `units` equal
- * pieces (the size of the factor that split it; a piece is size / units elements), else units is 0.
+ * What a mesh axis does to a value: a dim >= 0 that it splits, or one of these. A split dim is
+ * dealt out in `units` equal pieces (the size of the factor that split it; a piece is size / units
+ * elements), else units is 0.
  */
 enum { MOT_REPLICATED = -1, MOT_PARTIAL_SUM = -2, MOT_PARTIAL_MAX = -3 };
 typedef struct MotSharding {
@@ -25,7 +27,10 @@ bool mot_sharding_equal(MotSharding a, MotSharding b);
 /* "replicated", "split 0", "partial sum", axes separated by " x ". */
 const char *mot_sharding_text(MotArena *arena, MotSharding s, uint32_t n_axes);
 
-/* One axis of the mesh: a name, its length, and the ratio in which it splits dims (speed for compute, memory for state). */
+/*
+ * One axis of the mesh: a name, its length, and the ratio in which it splits dims (speed for
+ * compute, memory for state).
+ */
 typedef struct MotMeshAxis {
     const char *name;
     uint32_t n;
@@ -35,30 +40,33 @@ typedef struct MotMeshAxis {
 typedef struct MotMesh {
     MotMeshAxis axis[MOT_MAX_AXES];
     uint32_t n_axes, n_devices;
-    uint32_t
-        *devices; /* [n_devices] row-major over the axes, last fastest: indices into the cluster */
+    /* [n_devices] row-major over the axes, last fastest: indices into the cluster */
+    uint32_t *devices;
 } MotMesh;
 
 /* The coordinate along `axis` of mesh position `position`. */
 uint32_t mot_mesh_coordinate(const MotMesh *mesh, uint32_t position, uint32_t axis);
 /*
- * Splits `units` in the ratio share[n] to integers by largest remainder, ties to the lower index: the one rounding that
- * planner, binding and checkpoints share. A share of 0 gets 0.
+ * Splits `units` in the ratio share[n] to integers by largest remainder, ties to the lower index:
+ * the one rounding that planner, binding and checkpoints share. A share of 0 gets 0.
  */
 void mot_share_split(const int64_t *share, uint32_t n, int64_t units, int64_t *out_parts);
 
 typedef struct MotOpPlan {
     uint32_t stage;
-    int8_t factor
-        [MOT_MAX_AXES]; /* the factor that each axis splits, or -1: every device computes it whole */
-    bool recompute;     /* run again in the backward pass instead of keeping its results */
+    /* the factor that each axis splits, or -1: every device computes it whole */
+    int8_t factor[MOT_MAX_AXES];
+    bool recompute; /* run again in the backward pass instead of keeping its results */
 } MotOpPlan;
 
 typedef struct MotStage {
     MotMesh mesh;
 } MotStage;
 
-/* What stands where a cut leaves out a weight's gradient (algorithms of ZERO-resizing); NONE: no rank may cut. */
+/*
+ * What stands where a cut leaves out a weight's gradient (algorithms of ZERO-resizing); NONE: no
+ * rank may cut.
+ */
 typedef enum MotCutFill {
     MOT_CUT_NONE,
     MOT_CUT_ZERO,
@@ -101,18 +109,25 @@ typedef struct MotPlan {
 MotPlan *mot_plan_new(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster);
 /* A copy whose ops' choices and values' shardings may be changed; all else is shared. */
 MotPlan mot_plan_copy(const MotPlan *plan);
-/* Sets plan->values of the op's results from the factor choice in plan->ops. `factors` are the op's. */
+/*
+ * Sets plan->values of the op's results from the factor choice in plan->ops. `factors` are the
+ * op's.
+ */
 void mot_plan_apply_factors(MotPlan *plan, MotOpId id, const MotFactors *factors);
 /* The sharding that the op needs its operand i in, under its factor choice. */
 MotSharding mot_plan_operand(const MotPlan *plan, MotOpId id, const MotFactors *factors,
                              uint32_t i);
 
-/* Whether running the op a second time is possible: a forward op that neither comes from outside nor adds up. */
+/*
+ * Whether running the op a second time is possible: a forward op that neither comes from outside
+ * nor adds up.
+ */
 bool mot_op_may_be_recomputed(const MotOp *op);
 
 /*
- * Checks a plan: factors splittable, no two axes on one dim of a value unless nested, assigned values sharded as their
- * parameter, shares sane, stages in order, only forward ops recomputed. Independent of the planner.
+ * Checks a plan: factors splittable, no two axes on one dim of a value unless nested, assigned
+ * values sharded as their parameter, shares sane, stages in order, only forward ops recomputed.
+ * Independent of the planner.
  */
 MOT_CHECKED MotStatus mot_plan_verify(const MotPlan *plan);
 

@@ -93,8 +93,9 @@ bool mot_instr_is_collective(const MotInstr *ins)
 }
 
 /*
- * First and last instruction that touches a buffer. Sections never overlap in time, so each has positions of its own; but the
- * runs of forward and backward of several micro-batches in flight alternate, and what they share lives through both.
+ * First and last instruction that touches a buffer. Sections never overlap in time, so each has
+ * positions of its own; but the runs of forward and backward of several micro-batches in flight
+ * alternate, and what they share lives through both.
  */
 typedef struct {
     uint32_t first, last;
@@ -127,7 +128,10 @@ static void note_output(const MotProgram *program, Lifetime *life, uint32_t buf,
                  begin_of(program, section) + program->section[section].n);
 }
 
-/* Beyond the uses by this rank: what micro-batches in flight share, and what a rank of another stage reads at its own time. */
+/*
+ * Beyond the uses by this rank: what micro-batches in flight share, and what a rank of another
+ * stage reads at its own time.
+ */
 static void extend_life(const MotProgram *program, uint32_t buf, Lifetime *life)
 {
     const MotBuf *b = &program->bufs.data[buf];
@@ -217,7 +221,10 @@ static int compare_blocks(const void *a, const void *b)
     return (x->buf > y->buf) - (x->buf < y->buf);
 }
 
-/* The lowest place where the block fits among those of `placed`, by their begin, that live at the same time. */
+/*
+ * The lowest place where the block fits among those of `placed`, by their begin, that live at the
+ * same time.
+ */
 static int64_t find_room(const Block *const *placed, uint32_t n, const Block *block, int64_t base)
 {
     int64_t at = base;
@@ -248,9 +255,9 @@ static uint32_t list_blocks(MotCtx *ctx, const MotProgram *program, const MotBin
 }
 
 /*
- * Greedy by size. Over the programs of the tests the median takes 0.4 % more than what lives at the same time, the worst 22 %; placed in
- * the order of the program it was 14 % and 50 %. Quadratic in the buffers, milliseconds for thousands. Returns the bytes that they
- * take together.
+ * Greedy by size. Over the programs of the tests the median takes 0.4 % more than what lives at the
+ * same time, the worst 22 %; placed in the order of the program it was 14 % and 50 %. Quadratic in
+ * the buffers, milliseconds for thousands. Returns the bytes that they take together.
  */
 static int64_t place_scratch(MotCtx *ctx, const MotProgram *program, MotBinding *binding)
 {
@@ -328,7 +335,10 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
     return MOT_OK;
 }
 
-/* reshape, broadcast, iota and slice state the dims of their result; a bound kernel states the bound ones. */
+/*
+ * reshape, broadcast, iota and slice state the dims of their result; a bound kernel states the
+ * bound ones.
+ */
 static void bind_dims_attr(MotCtx *ctx, MotOp *op, const MotType *result)
 {
     for (const MotAttrField *f = mot_op_info(op->kind)->fields; f->name; f++)
@@ -593,7 +603,10 @@ static Extent find_extent(const MotProgram *p, uint32_t buf)
     return e;
 }
 
-/* A view of a part must be one of whole entries of a dim that no axis splits: the same part on every rank. */
+/*
+ * A view of a part must be one of whole entries of a dim that no axis splits: the same part on
+ * every rank.
+ */
 static void check_view(Checker *c, uint32_t i)
 {
     const MotProgram *p = c->program;
@@ -635,7 +648,10 @@ static Memory find_memory(const MotProgram *p)
     return m;
 }
 
-/* Whether what was written covers the buffer. Parts of one memory that are written do not overlap, but for the whole. */
+/*
+ * Whether what was written covers the buffer. Parts of one memory that are written do not overlap,
+ * but for the whole.
+ */
 static bool is_defined(const MotProgram *p, const Memory *m, uint32_t buf)
 {
     const Extent *own = &m->extent[buf];
@@ -649,7 +665,10 @@ static bool is_defined(const MotProgram *p, const Memory *m, uint32_t buf)
     return n >= own->n;
 }
 
-/* Who lends cuts as well. Helpers and those who meet them have made what is theirs in sizes that are 0 for the others. */
+/*
+ * Who lends cuts as well. Helpers and those who meet them have made what is theirs in sizes that
+ * are 0 for the others.
+ */
 static unsigned who_runs(const MotInstr *ins)
 {
     return ins->cut && ins->who == MOT_WHO_WHOLE  ? BY_OTHERS

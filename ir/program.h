@@ -1,24 +1,28 @@
 /*
- * Program: one instruction list, the same on every rank of a stage's mesh; a plan of several stages is a Pipeline of Programs. What differs between ranks is only the binding: the
- * value of each dim. A dim is split by one mesh axis; sizes, strides, bytes and offsets are evaluated from the dims once a binding,
- * never in the step.
+ * Program: one instruction list, the same on every rank of a stage's mesh; a plan of several stages
+ * is a Pipeline of Programs. What differs between ranks is only the binding: the value of each dim.
+ * A dim is split by one mesh axis; sizes, strides, bytes and offsets are evaluated from the dims
+ * once a binding, never in the step.
  *
- * A buffer may be a view of another one's memory: the same elements under another shape, or whole entries of the outermost dim. So a
- * slice moves nothing, and what a concat joins is written where it belongs.
+ * A buffer may be a view of another one's memory: the same elements under another shape, or whole
+ * entries of the outermost dim. So a slice moves nothing, and what a concat joins is written where
+ * it belongs.
  *
- * Kernels are small graphs whose types may name dims; every backend runs or compiles that graph. Collectives name the dim
- * along which uneven parts lie. Events order the streams: an instruction starts when all events in `wait` were signalled. A
- * collective runs from its place in the program to its completion (mot_program_completions), beside the instructions between.
+ * Kernels are small graphs whose types may name dims; every backend runs or compiles that graph.
+ * Collectives name the dim along which uneven parts lie. Events order the streams: an instruction
+ * starts when all events in `wait` were signalled. A collective runs from its place in the program
+ * to its completion (mot_program_completions), beside the instructions between.
  *
- * A batched launch runs its kernel on several sets of buffers, such as all parameters with their gradients and states. Such a
- * kernel sees every buffer of a set as one line of elements: it has one symbol, @n, and types [@n] or scalars. @n differs by set;
- * it is evaluated at binding as well.
+ * A batched launch runs its kernel on several sets of buffers, such as all parameters with their
+ * gradients and states. Such a kernel sees every buffer of a set as one line of elements: it has
+ * one symbol, @n, and types [@n] or scalars. @n differs by set; it is evaluated at binding as well.
  *
- * A rank may cut a layer (ZERO-resizing): leave columns of the weight's contraction out of the layer's products. Such a layer has two sets of
- * launches, one for ranks that cut there and one for those that don't; how many columns a rank keeps is a dim like any other.
+ * A rank may cut a layer (ZERO-resizing): leave columns of the weight's contraction out of the
+ * layer's products. Such a layer has two sets of launches, one for ranks that cut there and one for
+ * those that don't; how many columns a rank keeps is a dim like any other.
  *
- * Instructions stand in sections; a step runs sections in `order`, some of them once a micro-batch. What micro-batch m leaves for
- * a later section of its own lies in copy m % copies of its buffer.
+ * Instructions stand in sections; a step runs sections in `order`, some of them once a micro-batch.
+ * What micro-batch m leaves for a later section of its own lies in copy m % copies of its buffer.
  */
 #ifndef MOTLEY_IR_PROGRAM_H
 #define MOTLEY_IR_PROGRAM_H
@@ -26,8 +30,9 @@
 #include "ir/plan.h"
 
 /*
- * A split dim: the part of `size` that mesh axis `axis` gives this rank, in units of `granule`. With `parent` (an index + 1) the size
- * is the local size of that dim: two axes split one dim, the outer one first.
+ * A split dim: the part of `size` that mesh axis `axis` gives this rank, in units of `granule`.
+ * With `parent` (an index + 1) the size is the local size of that dim: two axes split one dim, the
+ * outer one first.
  */
 typedef struct MotDim {
     const char *name;
@@ -64,17 +69,19 @@ typedef struct MotBuf {
     const MotOp *source; /* param and constant: the op in the plan's graph */
     uint32_t copies;     /* at least 1; more for micro-batches in flight, and for inputs */
     bool is_sent; /* another stage reads it when it gets there: it lives to the end of the step */
-    uint32_t
-        alias; /* index + 1 of the buffer in whose memory this one lies; 0: memory of its own */
+    /* index + 1 of the buffer in whose memory this one lies; 0: memory of its own */
+    uint32_t alias;
     int64_t alias_start; /* from which entry of that buffer's outermost dim on */
 } MotBuf;
 
 /*
- * A layer that may be cut: a weight, and its columns along one dim. Every rank has its own list of columns, which the host
- * writes between steps. Positions are local ones, of the rank's part of the weight.
+ * A layer that may be cut: a weight, and its columns along one dim. Every rank has its own list of
+ * columns, which the host writes between steps. Positions are local ones, of the rank's part of the
+ * weight.
  *
- * Columns may also be lent (SEMI-migration): others compute them. Whom a rank helps is one for all layers. The columns that are lent are numbered lender by
- * lender, helper by helper; so what goes to helpers and comes back is a dim that is split anew.
+ * Columns may also be lent (SEMI-migration): others compute them. Whom a rank helps is one for all
+ * layers. The columns that are lent are numbered lender by lender, helper by helper; so what goes
+ * to helpers and comes back is a dim that is split anew.
  */
 typedef struct MotCut {
     uint32_t param;  /* the weight's buffer */
@@ -94,8 +101,8 @@ typedef struct MotCut {
 
 typedef struct MotKernel {
     const char *name; /* k_<hash of the graph text> */
-    MotGraph *
-        graph; /* inputs in operand order, outputs in result order; symbols are the program's dims */
+    /* inputs in operand order, outputs in result order; symbols are the program's dims */
+    MotGraph *graph;
     const void *image; /* compiled for a CPU (support/image.h), or NULL */
     size_t image_bytes;
 } MotKernel;
@@ -105,10 +112,12 @@ typedef enum MotInstrKind {
     MOT_INS_ALL_REDUCE,     /* collectives: bufs are sources, then as many destinations */
     MOT_INS_REDUCE_SCATTER, /* destination is the own part of `dim` */
     MOT_INS_ALL_GATHER,     /* source is the own part of `dim` */
-    MOT_INS_ALL_TO_ALL, /* source is split along `dim`, destination along `dim_out` (or elsewhere along `dim`) */
+    /* source is split along `dim`, destination along `dim_out` (or elsewhere along `dim`) */
+    MOT_INS_ALL_TO_ALL,
     MOT_INS_PART, /* no communication: destination is the own part of source along `dim` */
     MOT_INS_COPY, /* destination = source (a new parameter value) */
-    MOT_INS_SEND, /* bufs: the own part of what goes over `channel`; it stays as it is until it was received */
+    /* bufs: the own part of what goes over `channel`; it stays as it is until it was received */
+    MOT_INS_SEND,
     MOT_INS_RECV, /* bufs: the own part, in whatever sharding, of what comes over `channel` */
     MOT_N_INS
 } MotInstrKind;
@@ -150,7 +159,8 @@ typedef struct MotInstr {
 
 /* The first three run once a micro-batch, and are empty where a step has only one. */
 typedef enum MotSection {
-    MOT_SECTION_COUNT, /* for all micro-batches before the others: what these need of all, the number of labels */
+    /* for all micro-batches before the others: what these need of all, the number of labels */
+    MOT_SECTION_COUNT,
     MOT_SECTION_FORWARD,
     MOT_SECTION_BACKWARD,
     MOT_SECTION_STEP, /* once a step: the update; with one micro-batch, everything */
@@ -167,7 +177,10 @@ typedef struct MotRun {
 
 #define MOT_NO_BUF UINT32_MAX
 
-/* An output of the graph: the buffer that holds it, whole, after the step and after the eval section, or MOT_NO_BUF. */
+/*
+ * An output of the graph: the buffer that holds it, whole, after the step and after the eval
+ * section, or MOT_NO_BUF.
+ */
 typedef struct MotOutput {
     const char *name;
     uint32_t buf, eval_buf;
@@ -179,8 +192,8 @@ typedef struct MotProgram {
     MotMesh mesh;
     MotVec(MotDim) dims;
     MotVec(MotCut) cuts;
-    int64_t *
-        lender; /* [n_devices]: the mesh position + 1 that a rank computes columns for; 0: none. NULL without lendable layers */
+    /* [n_devices]: mesh position + 1 that a rank computes columns for, 0: none; NULL: no lending */
+    int64_t *lender;
     MotVec(MotBuf) bufs;
     MotVec(MotKernel) kernels;
     MotVec(MotInstr) section[MOT_N_SECTIONS];
@@ -191,8 +204,9 @@ typedef struct MotProgram {
 } MotProgram;
 
 /*
- * What goes from one stage to another, once a micro-batch or once a step: a value in its buffer there and here. Every rank of the
- * sending stage sends and every rank of the receiving stage receives; what of a part comes from whom follows from the bindings.
+ * What goes from one stage to another, once a micro-batch or once a step: a value in its buffer
+ * there and here. Every rank of the sending stage sends and every rank of the receiving stage
+ * receives; what of a part comes from whom follows from the bindings.
  */
 typedef struct MotChannel {
     uint32_t from, to;       /* stages */
@@ -222,27 +236,33 @@ uint32_t mot_pipeline_ranks(const MotPipeline *pipeline);
 uint32_t mot_pipeline_first_rank(const MotPipeline *pipeline, uint32_t stage);
 /* The stage of a rank. */
 uint32_t mot_pipeline_stage(const MotPipeline *pipeline, uint32_t rank);
-/* Buffer `name` (param, input, scalar) of the first stage from *stage on that has it; false if none has. */
+/*
+ * Buffer `name` (param, input, scalar) of the first stage from *stage on that has it; false if none
+ * has.
+ */
 bool mot_pipeline_find(const MotPipeline *pipeline, const char *name, uint32_t *stage,
                        uint32_t *out_buf);
 
-/* The numbers of one rank under one share vector an axis. Everything the walker needs; computed in microseconds to milliseconds. */
+/*
+ * The numbers of one rank under one share vector an axis. Everything the walker needs; computed in
+ * microseconds to milliseconds.
+ */
 typedef struct MotBinding {
     uint32_t position; /* in the mesh */
-    int64_t *size,
-        *offset; /* [dims.n]: local size, offset in the whole dim (in the parent's part for nested dims) */
+    /* [dims.n]: local size, offset in the whole dim (in the parent's part for nested dims) */
+    int64_t *size, *offset;
     MotType *types;        /* [bufs.n]: concrete local types */
     int64_t *arena_offset; /* [bufs.n]: bytes into the rank's arena, of the first copy */
     int64_t *stride;       /* [bufs.n]: bytes from one copy to the next */
-    int64_t
-        room_bytes; /* of the arena's addresses that persistent buffers have room in: for their whole tensors */
+    /* of the arena's addresses that persistent buffers have room in: for their whole tensors */
+    int64_t room_bytes;
     int64_t arena_bytes; /* memory that the rank needs */
 } MotBinding;
 
 /*
- * Evaluates the dims for mesh position `position` and lays out the buffers: persistent ones first, each with room for its whole
- * tensor and a row at the same place under any shares, then scratch ones reusing memory by lifetime. The shares are those in
- * program->mesh.
+ * Evaluates the dims for mesh position `position` and lays out the buffers: persistent ones first,
+ * each with room for its whole tensor and a row at the same place under any shares, then scratch
+ * ones reusing memory by lifetime. The shares are those in program->mesh.
  */
 MOT_CHECKED MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t position,
                                        MotBinding *out_binding);
@@ -254,7 +274,10 @@ uint32_t mot_program_owner(const MotProgram *program, uint32_t buf);
 /* Where the copy of `buf` that micro-batch `micro` uses begins, in bytes into the rank's arena. */
 int64_t mot_program_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf,
                            uint32_t micro);
-/* Where the part along dim `d` of a buffer begins in the whole tensor: dims that several axes split are nested. */
+/*
+ * Where the part along dim `d` of a buffer begins in the whole tensor: dims that several axes split
+ * are nested.
+ */
 int64_t mot_program_part_offset(const MotProgram *program, const MotBinding *binding, uint32_t buf,
                                 int d);
 /* Whether the section runs once a micro-batch. */
@@ -263,11 +286,15 @@ bool mot_section_is_repeated(MotSection section);
 bool mot_instr_is_due(const MotInstr *ins, uint32_t micro);
 /* Evaluates dim i, which is one of a cut. */
 void mot_program_bind_cut(const MotProgram *program, MotBinding *binding, uint32_t i);
-/* Whether the binding's rank never runs the launch: it is for ranks that cut a layer, or for those that don't. */
+/*
+ * Whether the binding's rank never runs the launch: it is for ranks that cut a layer, or for those
+ * that don't.
+ */
 bool mot_instr_is_idle(const MotProgram *program, const MotBinding *binding, const MotInstr *ins);
 /*
- * How many messages of this step must have been received before the `send` of this run ends: with them the copy of the buffer is free
- * to which the next micro-batch writes. A send that nothing overwrites in the step waits for none.
+ * How many messages of this step must have been received before the `send` of this run ends: with
+ * them the copy of the buffer is free to which the next micro-batch writes. A send that nothing
+ * overwrites in the step waits for none.
  */
 uint32_t mot_program_must_be_taken(const MotProgram *program, const MotInstr *send, MotRun run);
 /* Bytes rounded up to what a buffer in an arena takes. */
@@ -280,31 +307,35 @@ MotGraph *mot_program_bind_kernel(MotCtx *ctx, const MotProgram *program, uint32
 uint32_t mot_launch_sets(const MotInstr *launch);
 /* Buffer k of a set: operands, then results, in the order of the kernel. */
 uint32_t mot_launch_buf(const MotInstr *launch, uint32_t set, uint32_t k);
-/* The sizes of the kernel's symbols: those of set s are at [s]. The binding's, or in ctx's arena. */
+/*
+ * The sizes of the kernel's symbols: those of set s are at [s]. The binding's, or in ctx's arena.
+ */
 const int64_t *mot_launch_sizes(MotCtx *ctx, const MotProgram *program, const MotInstr *launch,
                                 const MotBinding *binding);
 
 /*
- * Proves before anything starts: views lie inside their buffers; buffers (all parts of them) are written before they are read;
- * collectives on existing axes and dims; shapes of sources and destinations fit; waits acyclic (an event is signalled before it is
- * waited for in program order); no stream touches what the other may still write, or writes what it may still read; what a rank that cuts a
- * layer reads it has made, and what the others read they have.
+ * Proves before anything starts: views lie inside their buffers; buffers (all parts of them) are
+ * written before they are read; collectives on existing axes and dims; shapes of sources and
+ * destinations fit; waits acyclic (an event is signalled before it is waited for in program order);
+ * no stream touches what the other may still write, or writes what it may still read; what a rank
+ * that cuts a layer reads it has made, and what the others read they have.
  */
 MOT_CHECKED MotStatus mot_program_verify(const MotProgram *program);
 /* Collectives that are issued and not complete. What they read and write lives as long. */
 enum { MOT_MAX_IN_FLIGHT = 3 };
 /*
- * By instruction: before which position the collective there is complete. That is the first instruction that waits for its event, or for one of a
- * collective after it (a stream keeps its order), or that would be one too many in flight; or else the end of the section.
+ * By instruction: before which position the collective there is complete. That is the first
+ * instruction that waits for its event, or for one of a collective after it (a stream keeps its
+ * order), or that would be one too many in flight; or else the end of the section.
  */
 uint32_t *mot_program_completions(MotCtx *ctx, const MotProgram *program, MotSection section);
 /* Whether an instruction meets the other ranks of its axis. */
 bool mot_instr_is_collective(const MotInstr *ins);
 
 /*
- * Each program verified, and all together: every channel has one send and one receive of the same value that run equally often, and the
- * stages come to the end of a step and of an evaluation whatever their speeds: no order of theirs waits for itself. Time: instructions of
- * a step.
+ * Each program verified, and all together: every channel has one send and one receive of the same
+ * value that run equally often, and the stages come to the end of a step and of an evaluation
+ * whatever their speeds: no order of theirs waits for itself. Time: instructions of a step.
  */
 MOT_CHECKED MotStatus mot_pipeline_verify(const MotPipeline *pipeline);
 

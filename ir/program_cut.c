@@ -32,7 +32,10 @@ static int64_t find_helped(const MotProgram *p, const MotCut *cut, uint32_t posi
     return at;
 }
 
-/* The size that a dim which is split has at a position. Lendable layers are those of meshes with one axis. */
+/*
+ * The size that a dim which is split has at a position. Lendable layers are those of meshes with
+ * one axis.
+ */
 static int64_t split_size(const MotProgram *p, uint32_t dim, uint32_t position)
 {
     const MotDim *d = &p->dims.data[dim];

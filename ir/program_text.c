@@ -1,6 +1,6 @@
 /*
- * A Program as records. An instruction names the buffers that it writes as its results and those that it reads as its operands.
- * Kernels print as the graphs that they are.
+ * A Program as records. An instruction names the buffers that it writes as its results and those
+ * that it reads as its operands. Kernels print as the graphs that they are.
  */
 #include "ir/program.h"
 

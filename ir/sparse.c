@@ -1,4 +1,7 @@
-/* Choosing, joining, packing and checking the entries that count. No allocation: kernels call these. */
+/*
+ * Choosing, joining, packing and checking the entries that count. No allocation: kernels call
+ * these.
+ */
 #include "ir/sparse.h"
 
 #include <math.h>
@@ -175,7 +178,10 @@ static float float_of(uint32_t bits)
     return x;
 }
 
-/* The two sides of each wire format: a value to its bits and back. `scale` is 1 where there is none. */
+/*
+ * The two sides of each wire format: a value to its bits and back. `scale` is 1 where there is
+ * none.
+ */
 static uint32_t encode_f32(float x, float scale)
 {
     (void)scale;

@@ -52,7 +52,9 @@ static void add_value(MotCtx *ctx, MotArgs *args, const char *name, const char *
     mot_vec_push(&ctx->arena, &args->values.data[index], value);
 }
 
-/* As many operands as the verb's usage has words; a word that ends in "..." stands for any number. */
+/*
+ * As many operands as the verb's usage has words; a word that ends in "..." stands for any number.
+ */
 static MotStatus check_operands(MotCtx *ctx, const MotArgs *args)
 {
     const char *usage = args->verb->operands;

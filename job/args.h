@@ -1,10 +1,16 @@
-/* Command lines: every verb has a table of options; parsing, --help and the man page read the same table. */
+/*
+ * Command lines: every verb has a table of options; parsing, --help and the man page read the same
+ * table.
+ */
 #ifndef MOTLEY_JOB_ARGS_H
 #define MOTLEY_JOB_ARGS_H
 
 #include "support/context.h"
 
-/* `value` is the placeholder in the help text; NULL: a flag. Options may be repeated where their reader takes lists. */
+/*
+ * `value` is the placeholder in the help text; NULL: a flag. Options may be repeated where their
+ * reader takes lists.
+ */
 typedef struct MotOption {
     const char *name, *value, *help;
 } MotOption;

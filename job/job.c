@@ -77,8 +77,8 @@ static void end_stage(MotCtx *ctx, MotJob *job, const char *what)
 /* ---- The model ---- */
 
 /*
- * `text` is NAME=FILE where NAME is a graph input of the file; names may hold '='. NULL, and a failure, if there is no such
- * input.
+ * `text` is NAME=FILE where NAME is a graph input of the file; names may hold '='. NULL, and a
+ * failure, if there is no such input.
  */
 static const Onnx__ValueInfoProto *split_input(MotCtx *ctx, const MotOnnxFile *file,
                                                const char *text, const char **out_path)
@@ -281,7 +281,10 @@ static void widen_labels(MotCtx *ctx, MotTensor *labels)
         *labels = mot_tensor_cast(&ctx->arena, labels, MOT_I64);
 }
 
-/* `grad` and `bench` name a file where `train` names a field of the data: the loss then reads an input called "labels". */
+/*
+ * `grad` and `bench` name a file where `train` names a field of the data: the loss then reads an
+ * input called "labels".
+ */
 static MotStatus read_labels(MotCtx *ctx, MotJob *job)
 {
     if (!job->loss.source)
@@ -516,7 +519,10 @@ static const char *backend_of(const MotJob *job, uint32_t device)
     return mot_args_get(job->args, "--backend", job->cluster->devices.data[device].backend);
 }
 
-/* What a stage replicates is bit for bit the same on its devices, which the sums of two backends are not. */
+/*
+ * What a stage replicates is bit for bit the same on its devices, which the sums of two backends
+ * are not.
+ */
 static MotStatus check_backends(MotCtx *ctx, const MotJob *job)
 {
     for (uint32_t s = 0; s < job->plan->stages.n; s++) {

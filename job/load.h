@@ -5,7 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* CPU seconds since some beginning: of all programs and of what runs below this machine (stolen time), and ours, ended ranks included. */
+/*
+ * CPU seconds since some beginning: of all programs and of what runs below this machine (stolen
+ * time), and ours, ended ranks included.
+ */
 typedef struct MotLoad {
     int64_t at_ns;
     double all, own;

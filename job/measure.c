@@ -265,7 +265,10 @@ static MotStatus run_workload(const Measure *m, Build *build, MotPlan **out_plan
 
 /* ---- Devices ---- */
 
-/* The sum of a quantity over the plan's operators, on devices that hold `part` of the rows between the n of them. */
+/*
+ * The sum of a quantity over the plan's operators, on devices that hold `part` of the rows between
+ * the n of them.
+ */
 static double count_work(const MotPlan *plan, const MotCost *cost, const MotFactors *factors,
                          size_t quantity, double part, double n)
 {
@@ -412,7 +415,10 @@ MotStatus mot_measure_devices(MotCtx *ctx, const MotArgs *args, MotCluster *clus
 
 /* ---- Links ---- */
 
-/* What collectives took above the ranks' work, and what the cost function makes of them: a * latency + b / bandwidth. */
+/*
+ * What collectives took above the ranks' work, and what the cost function makes of them: a *
+ * latency + b / bandwidth.
+ */
 typedef struct {
     double seconds, phases, bytes;
 } Collectives;

@@ -1,4 +1,7 @@
-/* Another plan while a training runs: everything of the old one lives in a context, which is dropped when the new one is at work. */
+/*
+ * Another plan while a training runs: everything of the old one lives in a context, which is
+ * dropped when the new one is at work.
+ */
 #include "job/switch.h"
 
 #include "codegen/codegen.h"

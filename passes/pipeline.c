@@ -9,18 +9,19 @@
  *       raise            layer norm, softmax, GELU, attention, cross-entropy recognised
  *       simplify         the transposes that raise leaves become letters of contractions
  *       unpack           packed projections: slices become views
- *       loss             the model's output becomes a loss                          <- --loss
- *       look-ahead       each replica reads parameters where its momentum leads         <- --optimizer demo:
+ *       loss             the model's output becomes a loss                      <- --loss
+ *       look-ahead       each replica reads parameters where its momentum leads <- --optimizer demo
  *       autodiff         `gradient` binds every trained parameter to its gradient
  *       pair             the loss is computed where its gradient is
- *       demo             gradients by replica, their momentum's large coefficients      <- --optimizer demo:
- *       clip             the gradients' global norm, and the bound on it            <- --optimizer
- *       optimizer        `assign` binds parameters and state to their new values    <- --optimizer
+ *       demo             gradients by replica, their momentum's large entries   <- --optimizer demo
+ *       clip             the gradients' global norm, and the bound on it        <- --optimizer
+ *       optimizer        `assign` binds parameters and state to new values      <- --optimizer
  *     training graph: planned and lowered
  *       expand           composites become primitives, for the oracle only
  *
- * Passes that hold in any graph (simplify, raise, unpack, expand) run on regions first, innermost to outermost. After a pass that changed
- * the graph: compaction, the verifier (debug builds), the dump, the stop. Linear in ops each.
+ * Passes that hold in any graph (simplify, raise, unpack, expand) run on regions first, innermost
+ * to outermost. After a pass that changed the graph: compaction, the verifier (debug builds), the
+ * dump, the stop. Linear in ops each.
  */
 #include "passes/pipeline.h"
 

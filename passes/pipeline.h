@@ -10,8 +10,9 @@ const MotPass *mot_pass_find(const char *name);
 const MotPass *const *mot_passes_list(uint32_t *out_n);
 
 /*
- * Runs the pipeline from pass `first` to pass `last`, both included; NULL is the beginning, or the end. Returns MOT_STOPPED
- * after the pass that MOTLEY_STOP names. Value ids held by the caller are stale afterwards.
+ * Runs the pipeline from pass `first` to pass `last`, both included; NULL is the beginning, or the
+ * end. Returns MOT_STOPPED after the pass that MOTLEY_STOP names. Value ids held by the caller are
+ * stale afterwards.
  */
 MOT_CHECKED MotStatus mot_passes_run(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts,
                                      const char *first, const char *last);

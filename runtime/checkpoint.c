@@ -229,7 +229,10 @@ static MotStatus list_checkpoints(MotCtx *ctx, const char *dir, const char ***ou
     return MOT_OK;
 }
 
-/* Removes what was written into a checkpoint's folder, drafts of a run that was killed included, and the folder. */
+/*
+ * Removes what was written into a checkpoint's folder, drafts of a run that was killed included,
+ * and the folder.
+ */
 static void remove_checkpoint(MotCtx *ctx, const char *path)
 {
     static const char *const prefixes[] = {"manifest.json", "model.safetensors",
@@ -250,8 +253,8 @@ static void remove_checkpoint(MotCtx *ctx, const char *path)
 }
 
 /*
- * Leaves `newest` and the finished checkpoint before it. Later ones, which a run that resumes from an earlier step may find, are not
- * counted: they are damaged, or will be written again.
+ * Leaves `newest` and the finished checkpoint before it. Later ones, which a run that resumes from
+ * an earlier step may find, are not counted: they are damaged, or will be written again.
  */
 static MotStatus remove_old(MotCtx *ctx, const char *dir, const char *newest)
 {
@@ -391,7 +394,10 @@ static MotStatus read_manifest(MotCtx *ctx, const char *path, const MotJson **ou
     return read_dims(ctx, file, mot_json_get(root, "dims"), out_info);
 }
 
-/* Names order the checkpoints of a folder: under another step's one would be taken for newer or older than it is. */
+/*
+ * Names order the checkpoints of a folder: under another step's one would be taken for newer or
+ * older than it is.
+ */
 static MotStatus check_name(MotCtx *ctx, const char *path, int64_t step)
 {
     size_t n = strlen(path);
@@ -481,7 +487,10 @@ static bool has_other_replicas(const MotBuf *buf, const MotType *want, const Mot
     return mot_type_equal(want, &as);
 }
 
-/* Each replica starts with the mean of those there were: so the mean of all, which is what acts on the parameters, stays. */
+/*
+ * Each replica starts with the mean of those there were: so the mean of all, which is what acts on
+ * the parameters, stays.
+ */
 static MotTensor average_replicas(MotCtx *ctx, const MotType *want, const MotTensor *have)
 {
     MotTensor to = {*want, mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(want))};
@@ -516,7 +525,10 @@ static MotStatus load_tensor(MotCtx *ctx, MotSession *session, const MotBuf *buf
                     mot_quote(&ctx->arena, buf->name));
 }
 
-/* A parameter of the checkpoint that the session holds as a constant would silently keep its first values. */
+/*
+ * A parameter of the checkpoint that the session holds as a constant would silently keep its first
+ * values.
+ */
 static MotStatus check_trained(MotCtx *ctx, const MotPipeline *p, const MotNamedTensor *tensors,
                                uint32_t n, const char *file)
 {

@@ -1,6 +1,7 @@
 /*
- * Communication between the ranks of a mesh, and between stages: collectives with uneven parts as data. `local` executes them over shared memory: every
- * rank reads its peers' buffers and writes only its own. Reductions add in rank order, so all ranks get the same bytes.
+ * Communication between the ranks of a mesh, and between stages: collectives with uneven parts as
+ * data. `local` executes them over shared memory: every rank reads its peers' buffers and writes
+ * only its own. Reductions add in rank order, so all ranks get the same bytes.
  */
 #ifndef MOTLEY_RUNTIME_COMM_H
 #define MOTLEY_RUNTIME_COMM_H
@@ -26,13 +27,16 @@ typedef struct MotComm {
 } MotComm;
 
 /*
- * Executes one collective, which the rank issued at `issued_ns` of its clock; returns when this rank's result is there and its source is
- * free. comm->clock then stands at its end.
+ * Executes one collective, which the rank issued at `issued_ns` of its clock; returns when this
+ * rank's result is there and its source is free. comm->clock then stands at its end.
  */
 MOT_CHECKED MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins, int64_t issued_ns);
 /* Executes a part or a copy, which meet nobody. */
 void mot_comm_exec_local(MotComm *comm, const MotInstr *ins);
-/* Executes a send or a receive, at the time of the rank's `clock`; what it waits is counted in the rank's state. */
+/*
+ * Executes a send or a receive, at the time of the rank's `clock`; what it waits is counted in the
+ * rank's state.
+ */
 MOT_CHECKED MotStatus mot_comm_exec_stage(MotComm *comm, const MotInstr *ins, MotClock *clock);
 
 /* A whole tensor: how far apart neighbours along each dim are, in elements; NULL: row-major. */
@@ -42,8 +46,8 @@ typedef struct MotWhole {
 } MotWhole;
 
 /*
- * Copies between a whole tensor and the part that `binding` gives of buffer `buf`: `to_whole` gathers, else scatters. Nested and
- * several split dims included. Partial values have no part.
+ * Copies between a whole tensor and the part that `binding` gives of buffer `buf`: `to_whole`
+ * gathers, else scatters. Nested and several split dims included. Partial values have no part.
  */
 void mot_comm_copy_part(const MotProgram *program, const MotBinding *binding, uint32_t buf,
                         MotWhole whole, char *part, bool to_whole);

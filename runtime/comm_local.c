@@ -1,14 +1,18 @@
 /*
- * Collectives over shared memory. A collective is two gates: `arrived` (my source is ready) and `left` (I read what I need of yours);
- * between them a rank reads its peers. Along the split dim a buffer is [outer][part][inner]: uneven parts are counts, not special cases.
- * All-reduce reduces an even chunk a rank, and then copies the others' chunks.
+ * Collectives over shared memory. A collective is two gates: `arrived` (my source is ready) and
+ * `left` (I read what I need of yours); between them a rank reads its peers. Along the split dim a
+ * buffer is [outer][part][inner]: uneven parts are counts, not special cases. All-reduce reduces an
+ * even chunk a rank, and then copies the others' chunks.
  */
 #include "runtime/comm.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The group of one collective: the mesh positions along an axis, in coordinate order; and the move at hand. */
+/*
+ * The group of one collective: the mesh positions along an axis, in coordinate order; and the move
+ * at hand.
+ */
 typedef struct {
     MotComm *comm;
     const MotInstr *ins;
@@ -95,7 +99,10 @@ static void all_gather(const Group *g)
     }
 }
 
-/* Source and destination split one dim at different places: what of every peer's range lies in the own one is copied. */
+/*
+ * Source and destination split one dim at different places: what of every peer's range lies in the
+ * own one is copied.
+ */
 static void split_again(const Group *g)
 {
     uint32_t src = g->src, dst = g->dst;
@@ -114,7 +121,10 @@ static void split_again(const Group *g)
     }
 }
 
-/* Source split along dim, destination along dim_out: of every peer's source the own range of dim_out goes to the peer's range of dim. */
+/*
+ * Source split along dim, destination along dim_out: of every peer's source the own range of
+ * dim_out goes to the peer's range of dim.
+ */
 static void all_to_all(const Group *g)
 {
     uint32_t src = g->src, dst = g->dst;
@@ -150,7 +160,10 @@ static double get_element(const char *data, MotDtype dtype, int64_t e)
     return mot_tensor_get(&(MotTensor){{.dtype = dtype}, (void *)(uintptr_t)data}, e);
 }
 
-/* Of the dtypes that only the reference device computes in: none of them has more digits than a double. */
+/*
+ * Of the dtypes that only the reference device computes in: none of them has more digits than a
+ * double.
+ */
 static void reduce_any(char *dst, const char *const *src, uint32_t n_src, int64_t n, MotDtype dtype,
                        bool is_max)
 {
@@ -244,7 +257,10 @@ static MotStatus wait_all(const Group *g, bool is_arrival, uint32_t target)
     return MOT_OK;
 }
 
-/* The collective begins when the last rank has come, and ends when the last is done: in the devices' time. */
+/*
+ * The collective begins when the last rank has come, and ends when the last is done: in the
+ * devices' time.
+ */
 static void wait_for_latest(const Group *g, bool is_arrival)
 {
     uint32_t axis = g->ins->axis;
@@ -365,7 +381,10 @@ static void copy_whole(MotComm *comm, const MotInstr *ins)
            (size_t)mot_type_bytes(&b->types[ins->bufs[1]]));
 }
 
-/* What a rank does for each move once all sources are ready, and after all have done that (or nothing). */
+/*
+ * What a rank does for each move once all sources are ready, and after all have done that (or
+ * nothing).
+ */
 typedef struct {
     void (*first)(const Group *), (*second)(const Group *);
 } Phases;

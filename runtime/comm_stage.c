@@ -1,8 +1,9 @@
 /*
- * Between stages over shared memory. Sending only says that a message is there: the receiver copies its part out of the senders'
- * buffers when it gets to it. A part is a box of the value; what a receiver needs is what its box and the senders' boxes have in
- * common, so the two meshes may be of any size and their shares uneven. A value that the sending mesh holds several times comes
- * from one of the copies, another one for each receiver.
+ * Between stages over shared memory. Sending only says that a message is there: the receiver copies
+ * its part out of the senders' buffers when it gets to it. A part is a box of the value; what a
+ * receiver needs is what its box and the senders' boxes have in common, so the two meshes may be of
+ * any size and their shares uneven. A value that the sending mesh holds several times comes from
+ * one of the copies, another one for each receiver.
  */
 #include "runtime/comm.h"
 
@@ -84,7 +85,10 @@ static End find_end(const MotComm *comm, uint32_t stage, uint32_t rank, uint32_t
     return end;
 }
 
-/* Of the ranks that hold the same part, along mesh axes that do not split it, the one that serves this receiver. */
+/*
+ * Of the ranks that hold the same part, along mesh axes that do not split it, the one that serves
+ * this receiver.
+ */
 static bool serves(const MotComm *comm, const MotMesh *mesh, MotSharding s, uint32_t position)
 {
     for (uint32_t a = 0; a < mesh->n_axes; a++)
@@ -166,7 +170,10 @@ static int64_t bytes_of(const Source *s, int64_t element)
     return bytes;
 }
 
-/* Until message `n` of all sources is there, in the devices' time too: an emulated link carries it while the devices compute. */
+/*
+ * Until message `n` of all sources is there, in the devices' time too: an emulated link carries it
+ * while the devices compute.
+ */
 static MotStatus wait_sent(MotComm *comm, const Source *sources, uint32_t n_sources, uint32_t n,
                            int64_t element, MotClock *clock)
 {

@@ -170,7 +170,10 @@ static MotStatus read_row(Csv *csv, int64_t row)
     return column == n ? MOT_OK : refuse(csv, line, column, "is missing: the row ends before it");
 }
 
-/* A row has a character and a comma or line end a column at least, so the file's length bounds their number. */
+/*
+ * A row has a character and a comma or line end a column at least, so the file's length bounds
+ * their number.
+ */
 static int64_t bound_rows(const Csv *csv)
 {
     return (csv->end - csv->at) / (2 * (int64_t)csv->names.n) + 1;

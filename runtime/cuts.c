@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A layer: its weight when it was last looked at, and how much its columns have changed since the look before. */
+/*
+ * A layer: its weight when it was last looked at, and how much its columns have changed since the
+ * look before.
+ */
 typedef struct {
     float *last;
     double *change;     /* [columns of the whole weight] */
@@ -29,8 +32,8 @@ struct MotCutter {
     uint32_t lender[MOT_MAX_RANKS], pending_lender[MOT_MAX_RANKS]; /* + 1; 0: nobody */
     int64_t *help, *pending_help; /* [n * n_layers] columns, by helper */
     int64_t effective; /* the step before which what is pending is carried out; -1: none */
-    int64_t
-        looked; /* the step before which the weights were last looked at; -1: when there was none yet */
+    /* the step before which the weights were last looked at; -1: when there was none yet */
+    int64_t looked;
     int64_t *list; /* of one layer, as */
     double *owed;
 };
@@ -126,7 +129,10 @@ void mot_cut_pick(MotArena *arena, MotCutPick pick, const double *p, int64_t n_c
 
 /* ---- Priorities ---- */
 
-/* What its columns have changed a step, in the `steps` since the last look, and the weight as it is now. */
+/*
+ * What its columns have changed a step, in the `steps` since the last look, and the weight as it is
+ * now.
+ */
 static MotStatus look_at(MotCutter *c, uint32_t l, int64_t steps)
 {
     MotScope scope = mot_scope_begin(c->ctx);
@@ -195,7 +201,10 @@ static void find_shares(MotCutter *c)
     }
 }
 
-/* How many columns there are, how many a rank does not compute, and how many it computes for another; other shares change all three. */
+/*
+ * How many columns there are, how many a rank does not compute, and how many it computes for
+ * another; other shares change all three.
+ */
 static void find_columns(MotCutter *c)
 {
     const MotProgram *p = program_of(c);
@@ -232,7 +241,10 @@ static void lend(MotCutter *c, uint32_t l, uint32_t rank, const int64_t *list)
         }
 }
 
-/* Those that owe least are left out. Which of the others are lent makes no difference: the last ones. */
+/*
+ * Those that owe least are left out. Which of the others are lent makes no difference: the last
+ * ones.
+ */
 static void cut_rank(MotCutter *c, uint32_t l, uint32_t rank, int64_t step)
 {
     uint32_t k = index_of(c, l, rank);

@@ -35,7 +35,10 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Fisher-Yates from a state that depends on seed and epoch only, so that a resumed run sees the same order. */
+/*
+ * Fisher-Yates from a state that depends on seed and epoch only, so that a resumed run sees the
+ * same order.
+ */
 static void shuffle(MotData *d, int64_t epoch)
 {
     uint64_t state = d->opts.seed * 0x2545f4914f6cdd1du + (uint64_t)epoch;
@@ -56,8 +59,9 @@ static MotStatus refuse(MotData *d, const char *file, const char *what)
 }
 
 /*
- * The path at the beginning of `text`: the longest part up to a comma, or all, that is a file; if none is, up to the first comma.
- * So paths may hold commas. `out_rest` stands behind the comma; NULL: there is none.
+ * The path at the beginning of `text`: the longest part up to a comma, or all, that is a file; if
+ * none is, up to the first comma. So paths may hold commas. `out_rest` stands behind the comma;
+ * NULL: there is none.
  */
 static const char *take_path(MotData *d, const char *text, const char **out_rest)
 {
@@ -291,7 +295,10 @@ static MotStatus add_array(MotData *d, uint32_t k, MotTensor array, const char *
     return take_array(d, k, &array, path);
 }
 
-/* The field that an item `NAME=FILE` is for: the longest name counts, as names may hold '='. n_fields: none. */
+/*
+ * The field that an item `NAME=FILE` is for: the longest name counts, as names may hold '='.
+ * n_fields: none.
+ */
 static uint32_t find_field(const MotData *d, const char *item)
 {
     uint32_t found = d->opts.n_fields;

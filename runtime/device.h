@@ -1,6 +1,7 @@
 /*
- * Device backends: what runs the launches of a Program on one rank. A launch is prepared once a binding and run in the step.
- * Backends: `ref` (ir/eval.h, the oracle) and `cpu` (compiled kernels, codegen/).
+ * Device backends: what runs the launches of a Program on one rank. A launch is prepared once a
+ * binding and run in the step. Backends: `ref` (ir/eval.h, the oracle) and `cpu` (compiled kernels,
+ * codegen/).
  */
 #ifndef MOTLEY_RUNTIME_DEVICE_H
 #define MOTLEY_RUNTIME_DEVICE_H
@@ -9,7 +10,10 @@
 
 typedef struct MotDeviceApi {
     const char *name;
-    /* Makes the backend's state for a rank with `threads` threads; it is released with ctx. may_spin: waiting threads may burn cycles. */
+    /*
+     * Makes the backend's state for a rank with `threads` threads; it is released with ctx.
+     * may_spin: waiting threads may burn cycles.
+     */
     MotStatus (*open)(MotCtx *ctx, uint32_t threads, bool may_spin, void **out_self);
     /* Prepares a launch; what it makes lives in ctx's arena. */
     MotStatus (*prepare)(void *self, MotCtx *ctx, const MotProgram *program, const MotInstr *ins,

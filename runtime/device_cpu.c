@@ -1,6 +1,7 @@
 /*
- * The cpu device: maps the images that codegen/ left in the Program and runs their nests on a thread pool. Matrix products are
- * oneDNN's, one thread a call. Images are mapped once; a binding only counts tasks anew. A launch allocates nothing.
+ * The cpu device: maps the images that codegen/ left in the Program and runs their nests on a
+ * thread pool. Matrix products are oneDNN's, one thread a call. Images are mapped once; a binding
+ * only counts tasks anew. A launch allocates nothing.
  */
 #include "ir/sparse.h"
 #include "runtime/device.h"
@@ -54,7 +55,10 @@ typedef struct {
     int64_t *first_task[MOT_IMAGE_NESTS]; /* [n_sets + 1]: tasks are numbered set by set */
 } CpuLaunch;
 
-/* oneDNN's row-major product. What it refuses, which is for want of memory, is told after the launch. */
+/*
+ * oneDNN's row-major product. What it refuses, which is for want of memory, is told after the
+ * launch.
+ */
 // NOLINTNEXTLINE(readability-function-size): compiled kernels pass their arguments one by one
 static void multiply(const MotServices *self, int32_t trans_a, int32_t trans_b, int64_t m,
                      int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
@@ -97,7 +101,10 @@ static void run_row(const MotServices *self, int64_t kind, int64_t wire, int64_t
     }
 }
 
-/* OpenMP's number of threads is set by thread; oneDNN is built on it, or on something that needs no such call. */
+/*
+ * OpenMP's number of threads is set by thread; oneDNN is built on it, or on something that needs no
+ * such call.
+ */
 static void call_vendors_with_one_thread(uint32_t thread)
 {
     (void)thread;

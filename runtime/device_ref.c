@@ -1,4 +1,7 @@
-/* The reference device: evaluates a kernel's graph with ir/eval.h, one op after the other. Slow, readable, the oracle. */
+/*
+ * The reference device: evaluates a kernel's graph with ir/eval.h, one op after the other. Slow,
+ * readable, the oracle.
+ */
 #include "ir/eval.h"
 #include "runtime/device.h"
 

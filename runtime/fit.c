@@ -1,4 +1,7 @@
-/* Memory that is needed against memory that is there, before the first page is touched. Linear in buffers. */
+/*
+ * Memory that is needed against memory that is there, before the first page is touched. Linear in
+ * buffers.
+ */
 #include "runtime/fit.h"
 
 #include <math.h>

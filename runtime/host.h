@@ -1,5 +1,6 @@
 /*
- * What the files of the host's side of a session share: the session itself (session.c), and the watch over its ranks (watch.c).
+ * What the files of the host's side of a session share: the session itself (session.c), and the
+ * watch over its ranks (watch.c).
  */
 #ifndef MOTLEY_RUNTIME_HOST_H
 #define MOTLEY_RUNTIME_HOST_H
@@ -35,9 +36,9 @@ MotPlace mot_host_place(const MotSession *session, uint32_t rank);
 const char *mot_host_rank_name(const MotSession *s, uint32_t i);
 
 /*
- * Waits until all ranks have done the last command. MOT_ERR_RANK, with a message that names the rank, its instruction and who waits for
- * it, when one died or hangs; all ranks have ended then. The others are stopped at once, or in an elastic session when they have come as
- * far as they can.
+ * Waits until all ranks have done the last command. MOT_ERR_RANK, with a message that names the
+ * rank, its instruction and who waits for it, when one died or hangs; all ranks have ended then.
+ * The others are stopped at once, or in an elastic session when they have come as far as they can.
  */
 MOT_CHECKED MotStatus mot_watch_wait(MotSession *session);
 /* Ends all ranks now. */

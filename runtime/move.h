@@ -1,11 +1,12 @@
 /*
- * What a change of shares moves: the parameters, states, inputs and constants, from the places that one binding gives them to those of
- * another. The host does it, between two steps.
+ * What a change of shares moves: the parameters, states, inputs and constants, from the places that
+ * one binding gives them to those of another. The host does it, between two steps.
  *
- * A persistent buffer has room for its whole tensor on every rank, and a row (an entry of its outermost dim) has the same place there
- * under any shares. So where shares change only which rows a rank holds, nothing moves but the rows that change their owner,
- * straight from rank to rank. A tensor that is split along an inner dim is dense in every part: it passes through `room` as a whole, one tensor
- * at a time.
+ * A persistent buffer has room for its whole tensor on every rank, and a row (an entry of its
+ * outermost dim) has the same place there under any shares. So where shares change only which rows
+ * a rank holds, nothing moves but the rows that change their owner, straight from rank to rank. A
+ * tensor that is split along an inner dim is dense in every part: it passes through `room` as a
+ * whole, one tensor at a time.
  */
 #ifndef MOTLEY_RUNTIME_MOVE_H
 #define MOTLEY_RUNTIME_MOVE_H

@@ -1,4 +1,7 @@
-/* The header is a Python dict literal; only what NumPy writes is read: descr, fortran_order and shape in any order. */
+/*
+ * The header is a Python dict literal; only what NumPy writes is read: descr, fortran_order and
+ * shape in any order.
+ */
 #include "runtime/npy.h"
 
 #include "support/file.h"

@@ -1,9 +1,10 @@
 /*
- * The walker: the sections of a step in the program's order, and in each its instructions. Kernels run on the device backend,
- * collectives on the communication backend. A collective is issued at its place in the program, which only notes the time, and executed by this same
- * thread when the section needs it (mot_program_completions): over shared memory it is a copy, which another thread would make no
- * cheaper, while the time of an emulated link goes by since the issue. All numbers were evaluated at binding: the walk itself
- * neither allocates nor computes sizes.
+ * The walker: the sections of a step in the program's order, and in each its instructions. Kernels
+ * run on the device backend, collectives on the communication backend. A collective is issued at
+ * its place in the program, which only notes the time, and executed by this same thread when the
+ * section needs it (mot_program_completions): over shared memory it is a copy, which another thread
+ * would make no cheaper, while the time of an emulated link goes by since the issue. All numbers
+ * were evaluated at binding: the walk itself neither allocates nor computes sizes.
  */
 #include "runtime/rank.h"
 
@@ -130,7 +131,10 @@ static void begin_instr(Rank *r, MotSection section, uint32_t i)
 
 static MotStatus run_launch(Rank *r, MotSection section, uint32_t i, void **buffers)
 {
-    /* A rank may be this much ahead of its device before it sleeps: few sleeps, and yet nobody who watches it takes it for hung. */
+    /*
+     * A rank may be this much ahead of its device before it sleeps: few sleeps, and yet nobody who
+     * watches it takes it for hung.
+     */
     enum { LEAD_NS = 20000000 };
     int64_t start = mot_clock_now(&r->clock);
     mot_clock_begin(&r->clock);
@@ -280,7 +284,10 @@ static void share_cuts(MotCtx *ctx, MotShared *shared, MotProgram *p)
         p->lender = shared->lender;
 }
 
-/* The host's pipeline with programs of its own, whose shares and cuts are those in the shared region. */
+/*
+ * The host's pipeline with programs of its own, whose shares and cuts are those in the shared
+ * region.
+ */
 static MotPipeline share_pipeline(MotCtx *ctx, const MotRankArgs *args)
 {
     MotPipeline pipeline = *args->pipeline;

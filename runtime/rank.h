@@ -6,8 +6,8 @@
 #include "runtime/shared.h"
 
 typedef struct MotRankArgs {
-    const MotCtx
-        *host; /* the rank has a context of its own, with the switches and the log of this one */
+    /* the rank has a context of its own, with the switches and the log of this one */
+    const MotCtx *host;
     MotShared *shared;
     const MotPipeline *pipeline;
     const MotCluster *cluster;
@@ -15,7 +15,9 @@ typedef struct MotRankArgs {
     uint32_t rank;
 } MotRankArgs;
 
-/* Runs the rank; returns when told to quit or after a failure, which it leaves in its MotRankState. */
+/*
+ * Runs the rank; returns when told to quit or after a failure, which it leaves in its MotRankState.
+ */
 MotStatus mot_rank_run(const MotRankArgs *args);
 
 #endif

@@ -1,4 +1,7 @@
-/* safetensors files: an 8-byte header length, a JSON header, the tensors. Checked in full before anything is used. */
+/*
+ * safetensors files: an 8-byte header length, a JSON header, the tensors. Checked in full before
+ * anything is used.
+ */
 #ifndef MOTLEY_RUNTIME_SAFETENSORS_H
 #define MOTLEY_RUNTIME_SAFETENSORS_H
 

@@ -92,8 +92,9 @@ static MotStatus bind_all(MotSession *s)
 }
 
 /*
- * The most that a rank can ever need under any shares: every buffer whole, none reusing another's place (packing is not monotone in the
- * sizes). Only address space is reserved by it; memory comes with use.
+ * The most that a rank can ever need under any shares: every buffer whole, none reusing another's
+ * place (packing is not monotone in the sizes). Only address space is reserved by it; memory comes
+ * with use.
  */
 static int64_t measure_capacity(const MotProgram *program)
 {
@@ -156,8 +157,8 @@ static MotStatus start_ranks(MotSession *s)
 }
 
 /*
- * What stays in the ranks' arenas leaves the host's view of them once it was copied (the ranks keep it): each parameter would else
- * take memory in two processes.
+ * What stays in the ranks' arenas leaves the host's view of them once it was copied (the ranks keep
+ * it): each parameter would else take memory in two processes.
  */
 static void forget_part(MotBufKind kind, char *part, int64_t bytes)
 {
@@ -176,7 +177,10 @@ static const MotBuf *info_of(const MotSession *s, Var var)
     return &s->pipeline->stages.data[var.stage]->bufs.data[var.buf];
 }
 
-/* Between a whole tensor and the ranks' parts of micro-batch `micro`'s copy. Torn parts are not read: another rank holds the same. */
+/*
+ * Between a whole tensor and the ranks' parts of micro-batch `micro`'s copy. Torn parts are not
+ * read: another rank holds the same.
+ */
 static void copy_parts(const MotSession *s, Var var, uint32_t micro, MotWhole whole, bool to_whole)
 {
     const MotProgram *p = s->pipeline->stages.data[var.stage];
@@ -486,7 +490,10 @@ MotStatus mot_session_wait(MotSession *s)
     return mot_watch_wait(s);
 }
 
-/* Moves what outlives a step in a stage from the places of bindings `from` to those of the present ones. */
+/*
+ * Moves what outlives a step in a stage from the places of bindings `from` to those of the present
+ * ones.
+ */
 static MotStatus move_kept(MotSession *s, uint32_t stage, const MotBinding *from,
                            int64_t *out_moved)
 {
@@ -592,7 +599,10 @@ void mot_session_help(MotSession *s, uint32_t cut, uint32_t helper, uint32_t len
         local_of(s, helper, c->helped_place)[list[i]] = i;
 }
 
-/* Of a rank's columns: which others compute, in the order of its helpers; and which are computed by somebody. */
+/*
+ * Of a rank's columns: which others compute, in the order of its helpers; and which are computed by
+ * somebody.
+ */
 static void write_lent(MotSession *s, const MotCut *c, uint32_t rank, int64_t columns)
 {
     const MotProgram *p = s->pipeline->stages.data[0];

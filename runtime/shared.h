@@ -1,8 +1,10 @@
 /*
- * What the ranks of one machine and their host share: a region mapped before the ranks are forked, so that every address in it means
- * the same to all. A rank's arena lies in it; `local` communication reads the peers' arenas directly.
+ * What the ranks of one machine and their host share: a region mapped before the ranks are forked,
+ * so that every address in it means the same to all. A rank's arena lies in it; `local`
+ * communication reads the peers' arenas directly.
  *
- * All waiting goes through MotGate: a counter that only grows, a bounded spin, then a futex. Waits end early when `abort` is set.
+ * All waiting goes through MotGate: a counter that only grows, a bounded spin, then a futex. Waits
+ * end early when `abort` is set.
  */
 #ifndef MOTLEY_RUNTIME_SHARED_H
 #define MOTLEY_RUNTIME_SHARED_H
@@ -18,8 +20,9 @@ typedef struct MotGate {
 typedef enum MotCommand { MOT_CMD_NONE, MOT_CMD_RUN, MOT_CMD_REBIND, MOT_CMD_QUIT } MotCommand;
 
 /*
- * One rank's side, written by the rank and read by all. Times are of the last section or step run, in nanoseconds of the device's time, and
- * busy + comm + wait is all of it: what of a communication went on beside computing is no time of its own.
+ * One rank's side, written by the rank and read by all. Times are of the last section or step run,
+ * in nanoseconds of the device's time, and busy + comm + wait is all of it: what of a communication
+ * went on beside computing is no time of its own.
  */
 typedef struct MotRankState {
     MotGate finished;                                  /* commands done */
@@ -45,7 +48,10 @@ typedef struct MotRankState {
     int64_t arena_capacity;
 } MotRankState;
 
-/* One rank's end of a channel between stages: messages since the start, at the sender's sent and at the receiver's taken. */
+/*
+ * One rank's end of a channel between stages: messages since the start, at the sender's sent and at
+ * the receiver's taken.
+ */
 enum { MOT_MAIL_TIMES = 16 };
 typedef struct MotMail {
     MotGate sent, taken;

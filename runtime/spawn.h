@@ -1,6 +1,7 @@
 /*
- * How a rank is started and ended: as a process; or as a thread of this process, for sanitizers, which see no more than one process
- * (MOTLEY_RANKS=threads). A thread can't be killed: it ends at its next wait.
+ * How a rank is started and ended: as a process; or as a thread of this process, for sanitizers,
+ * which see no more than one process (MOTLEY_RANKS=threads). A thread can't be killed: it ends at
+ * its next wait.
  */
 #ifndef MOTLEY_RUNTIME_SPAWN_H
 #define MOTLEY_RUNTIME_SPAWN_H
@@ -26,7 +27,10 @@ bool mot_spawn_has_ended(const MotSpawn *spawn);
 void mot_spawn_kill(MotSpawn *spawn);
 /* Waits for the end. The signal that killed it, or 0. */
 int mot_spawn_join(MotSpawn *spawn);
-/* The same for one that has nothing left to do: a process that does not end for so long, as it is stopped, is ended. */
+/*
+ * The same for one that has nothing left to do: a process that does not end for so long, as it is
+ * stopped, is ended.
+ */
 int mot_spawn_finish(MotSpawn *spawn, uint32_t patience_ms);
 
 #endif

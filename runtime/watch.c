@@ -1,14 +1,16 @@
 /*
  * The watch over the ranks: who died, who hangs, who waits for whom, and what is left.
  *
- * Every rank publishes its instruction and the gate at which it waits; whose gate that is follows from its address. So the ranks and what they
- * wait for are a graph, and who all others wait for in the end, its sink, is the culprit: the rank that died, or one that does not wait
- * and yet does not get on.
+ * Every rank publishes its instruction and the gate at which it waits; whose gate that is follows
+ * from its address. So the ranks and what they wait for are a graph, and who all others wait for in
+ * the end, its sink, is the culprit: the rank that died, or one that does not wait and yet does not
+ * get on.
  *
- * A step writes parameters and states in its last instructions. A rank publishes when it begins (`updating`) and when the step is done
- * (`executed`): after a death its part of them is as before the step, as after it, or torn. A part that several ranks hold is there as long as one of
- * them has it whole; and a rank's arena outlives its process. So nothing is lost unless the death came in the middle of the update
- * of a part that no other rank holds.
+ * A step writes parameters and states in its last instructions. A rank publishes when it begins
+ * (`updating`) and when the step is done (`executed`): after a death its part of them is as before
+ * the step, as after it, or torn. A part that several ranks hold is there as long as one of them
+ * has it whole; and a rank's arena outlives its process. So nothing is lost unless the death came
+ * in the middle of the update of a part that no other rank holds.
  */
 #include "runtime/host.h"
 
@@ -38,7 +40,9 @@ static const char *describe_place(const MotSession *s, uint32_t rank)
                                         : "added by the compiler");
 }
 
-/* The rank at whose gate rank i waits, or n_ranks: it does not wait, or what it waits for has come. */
+/*
+ * The rank at whose gate rank i waits, or n_ranks: it does not wait, or what it waits for has come.
+ */
 static uint32_t find_awaited(const MotSession *s, uint32_t i)
 {
     const MotShared *shared = s->shared;
@@ -125,7 +129,10 @@ static uint32_t total_retired(const MotSession *s)
     return n;
 }
 
-/* Since `before`, which becomes now. A look counts for so long at most: when the whole job was stopped for an hour and goes on, nobody hangs. */
+/*
+ * Since `before`, which becomes now. A look counts for so long at most: when the whole job was
+ * stopped for an hour and goes on, nobody hangs.
+ */
 static double look_seconds(int64_t *before)
 {
     static const double longest_look = 0.1;
@@ -147,9 +154,10 @@ static bool is_at_rest(MotSession *s)
 }
 
 /*
- * Lets the ranks get as far as they can without those that are lost. Who works on without getting anywhere for so long as counts as hanging is lost
- * too. A rank may look as if it waited in the moment in which its peer comes: it has to look so twice. (Were one stopped too early, no more would be
- * lost than if it had died itself.)
+ * Lets the ranks get as far as they can without those that are lost. Who works on without getting
+ * anywhere for so long as counts as hanging is lost too. A rank may look as if it waited in the
+ * moment in which its peer comes: it has to look so twice. (Were one stopped too early, no more
+ * would be lost than if it had died itself.)
  */
 static void settle(MotSession *s)
 {
@@ -276,7 +284,9 @@ static MotStatus report_dead(MotSession *s, uint32_t i)
     return s->ctx->status;
 }
 
-/* Looks for ranks that ended; a rank that failed by itself comes before those that only followed. */
+/*
+ * Looks for ranks that ended; a rank that failed by itself comes before those that only followed.
+ */
 static MotStatus check_ranks(MotSession *s)
 {
     for (int pass = 0; pass < 2; pass++)
@@ -287,7 +297,9 @@ static MotStatus check_ranks(MotSession *s)
     return MOT_OK;
 }
 
-/* All wait for one another only if our own order of collectives is wrong: then going on is no use. */
+/*
+ * All wait for one another only if our own order of collectives is wrong: then going on is no use.
+ */
 static MotStatus report_hang(MotSession *s)
 {
     uint32_t sink = find_sink(s), named = sink < s->shared->n_ranks ? sink : 0;

@@ -1,8 +1,9 @@
 /*
  * Arena: the memory of one compilation. Nothing in ir, passes or codegen calls malloc.
  *
- * An allocation never returns NULL: when the system or the limit refuses, `on_exhausted` is called, which must not return
- * (context.h unwinds to the public entry). Memory is zeroed and 16-byte aligned. Freed all at once, or down to a mark.
+ * An allocation never returns NULL: when the system or the limit refuses, `on_exhausted` is called,
+ * which must not return (context.h unwinds to the public entry). Memory is zeroed and 16-byte
+ * aligned. Freed all at once, or down to a mark.
  */
 #ifndef MOTLEY_SUPPORT_ARENA_H
 #define MOTLEY_SUPPORT_ARENA_H

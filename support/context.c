@@ -124,7 +124,10 @@ static void add_loc(MotText *text, MotLoc loc)
         mot_text_printf(text, "%s: ", loc.place);
 }
 
-/* Whatever stands in the arguments, names from files among them, a message can be shown on a terminal. */
+/*
+ * Whatever stands in the arguments, names from files among them, a message can be shown on a
+ * terminal.
+ */
 static const char *format_args(MotArena *arena, const char *format, va_list args)
 {
     MotText visible;

@@ -1,8 +1,9 @@
 /*
  * The context of one compilation or run: arena, first error, debugging options, log.
  *
- * Errors: the first failure wins; callers on the way up may add notes. Out of memory unwinds to mot_ctx_run, the public
- * entry, which returns MOT_ERR_MEMORY. Handles of libraries made on the way are registered with mot_ctx_defer.
+ * Errors: the first failure wins; callers on the way up may add notes. Out of memory unwinds to
+ * mot_ctx_run, the public entry, which returns MOT_ERR_MEMORY. Handles of libraries made on the way
+ * are registered with mot_ctx_defer.
  */
 #ifndef MOTLEY_SUPPORT_CONTEXT_H
 #define MOTLEY_SUPPORT_CONTEXT_H
@@ -76,8 +77,9 @@ MOT_CHECKED MotStatus mot_ctx_run(MotCtx *ctx, MotStatus (*body)(MotCtx *, void 
 void mot_ctx_defer(MotCtx *ctx, void (*release)(void *), void *handle);
 
 /*
- * A scope: what was allocated and deferred after its beginning is released at its end. Use it, and not the arena's mark alone, around
- * anything that may open files or libraries (a step that writes a checkpoint, say).
+ * A scope: what was allocated and deferred after its beginning is released at its end. Use it, and
+ * not the arena's mark alone, around anything that may open files or libraries (a step that writes
+ * a checkpoint, say).
  */
 typedef struct MotScope {
     MotArenaMark mark;
@@ -86,7 +88,10 @@ typedef struct MotScope {
 MotScope mot_scope_begin(MotCtx *ctx);
 void mot_scope_end(MotCtx *ctx, MotScope scope);
 
-/* Records the failure unless one is recorded already; returns `status`, so that callers write `return mot_fail(...)`. */
+/*
+ * Records the failure unless one is recorded already; returns `status`, so that callers write
+ * `return mot_fail(...)`.
+ */
 MotStatus mot_fail(MotCtx *ctx, MotStatus status, MotLoc loc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #ifdef __clang_analyzer__ /* it can't see that a failure never returns MOT_OK */

@@ -1,13 +1,17 @@
 /*
- * Faults on purpose: MOTLEY_FAIL=KIND:N has the N-th call of a kind refused, as the operating system might. The contexts of a run, which
- * may be on several threads, count together; a process that is forked goes on counting by itself.
+ * Faults on purpose: MOTLEY_FAIL=KIND:N has the N-th call of a kind refused, as the operating
+ * system might. The contexts of a run, which may be on several threads, count together; a process
+ * that is forked goes on counting by itself.
  */
 #ifndef MOTLEY_SUPPORT_FAULT_H
 #define MOTLEY_SUPPORT_FAULT_H
 
 #include <stdbool.h>
 
-/* X(kind, errno): allocations; mappings; files opened to be read; files created, written, synced, renamed; threads and processes. */
+/*
+ * X(kind, errno): allocations; mappings; files opened to be read; files created, written, synced,
+ * renamed; threads and processes.
+ */
 #define MOT_FAULT_LIST(X)                                                                          \
     X(alloc, ENOMEM) X(map, ENOMEM) X(open, EMFILE) X(write, ENOSPC) X(start, EAGAIN)
 

@@ -1,4 +1,7 @@
-/* A mapping's record is registered before the mapping exists, so that running out of memory leaks nothing. */
+/*
+ * A mapping's record is registered before the mapping exists, so that running out of memory leaks
+ * nothing.
+ */
 #include "support/file.h"
 
 #include <errno.h>
@@ -58,7 +61,9 @@ MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **ou
     return MOT_OK;
 }
 
-/* A mapping keeps its inode, so that no later file gets its number; of an empty file there is none. */
+/*
+ * A mapping keeps its inode, so that no later file gets its number; of an empty file there is none.
+ */
 static bool is_file_of(const MotFileMap *map, const struct stat *st)
 {
     return map->data && map->device == st->st_dev && map->inode == st->st_ino;

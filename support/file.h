@@ -12,9 +12,9 @@ typedef struct MotFileMap {
 } MotFileMap;
 
 /*
- * Maps the regular file at `path`. MOT_ERR_IO if it cannot be read or is a folder, pipe or device (opening does not
- * block). The map is in ctx's arena. If another process cuts the file off meanwhile, reading beyond raises SIGBUS,
- * which cli/cutoff.h explains to the user.
+ * Maps the regular file at `path`. MOT_ERR_IO if it cannot be read or is a folder, pipe or device
+ * (opening does not block). The map is in ctx's arena. If another process cuts the file off
+ * meanwhile, reading beyond raises SIGBUS, which cli/cutoff.h explains to the user.
  */
 MOT_CHECKED MotStatus mot_file_map(MotCtx *ctx, const char *path, const MotFileMap **out_map);
 
@@ -22,19 +22,22 @@ MOT_CHECKED MotStatus mot_file_map(MotCtx *ctx, const char *path, const MotFileM
 MOT_CHECKED MotStatus mot_file_map_fd(MotCtx *ctx, int fd, MotLoc loc, const MotFileMap **out_map);
 
 /*
- * Takes the map's pages out of this process's memory; they are read again when they are touched. For whoever has gone
- * through a large file once.
+ * Takes the map's pages out of this process's memory; they are read again when they are touched.
+ * For whoever has gone through a large file once.
  */
 void mot_file_forget(const MotFileMap *map);
 
 /*
- * MOT_ERR_IO if somebody has written into the mapped file since. A file that was put in its place under `path` is no matter: the mapped one
- * is as it was.
+ * MOT_ERR_IO if somebody has written into the mapped file since. A file that was put in its place
+ * under `path` is no matter: the mapped one is as it was.
  */
 MOT_CHECKED MotStatus mot_file_check_unchanged(MotCtx *ctx, const char *path,
                                                const MotFileMap *map);
 
-/* MOT_ERR_USAGE if `path`, by whatever name, is a file that the context has mapped: what is read is not to be written over. */
+/*
+ * MOT_ERR_USAGE if `path`, by whatever name, is a file that the context has mapped: what is read is
+ * not to be written over.
+ */
 MOT_CHECKED MotStatus mot_file_check_output(MotCtx *ctx, const char *path);
 
 /* "a folder", "a pipe", ... for a mode (struct stat) that is not that of a regular file. */

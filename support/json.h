@@ -4,7 +4,10 @@
 
 #include "support/context.h"
 
-/* A value of a parsed document; freed with the context. NULL stands for "not there" and is accepted everywhere. */
+/*
+ * A value of a parsed document; freed with the context. NULL stands for "not there" and is accepted
+ * everywhere.
+ */
 typedef struct MotJson MotJson;
 
 /* Fails with `status` (of the caller's choice) naming file, line and column. */
@@ -27,7 +30,10 @@ const char *mot_json_string(const MotJson *value, const char *otherwise);
 /* Adds a JSON string with quotes; invalid UTF-8 becomes U+FFFD. */
 void mot_json_quote(MotText *text, const char *string);
 
-/* A document that is being written, on one line. `key` names a member of an object; it is NULL in arrays and at the top. */
+/*
+ * A document that is being written, on one line. `key` names a member of an object; it is NULL in
+ * arrays and at the top.
+ */
 typedef struct MotJsonWriter {
     MotText text;
     bool needs_comma;
@@ -40,7 +46,10 @@ void mot_json_close(MotJsonWriter *w, char bracket);
 /* NULL becomes null. */
 void mot_json_put_string(MotJsonWriter *w, const char *key, const char *value);
 void mot_json_put_int(MotJsonWriter *w, const char *key, int64_t value);
-/* Integers as such; else 9 digits where the value is a float32, or as many as it takes to read it back; null if it is not finite. */
+/*
+ * Integers as such; else 9 digits where the value is a float32, or as many as it takes to read it
+ * back; null if it is not finite.
+ */
 void mot_json_put_number(MotJsonWriter *w, const char *key, double value);
 void mot_json_put_bool(MotJsonWriter *w, const char *key, bool value);
 /* An array of integers. */

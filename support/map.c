@@ -1,4 +1,7 @@
-/* Open addressing over indices into an insertion-ordered entry array; at most half full; hashed by XXH3. */
+/*
+ * Open addressing over indices into an insertion-ordered entry array; at most half full; hashed by
+ * XXH3.
+ */
 #include "support/map.h"
 
 #include <string.h>

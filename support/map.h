@@ -1,6 +1,6 @@
 /*
- * The one hash map: byte strings to 64-bit values, in an arena. Iterates in insertion order, so that no result depends on
- * the hash. Keys are copied.
+ * The one hash map: byte strings to 64-bit values, in an arena. Iterates in insertion order, so
+ * that no result depends on the hash. Keys are copied.
  */
 #ifndef MOTLEY_SUPPORT_MAP_H
 #define MOTLEY_SUPPORT_MAP_H
@@ -32,7 +32,10 @@ bool mot_map_put(MotMap *map, const void *key, size_t key_bytes, uint64_t value)
 bool mot_map_get(const MotMap *map, const void *key, size_t key_bytes, uint64_t *out_value);
 bool mot_map_put_str(MotMap *map, const char *key, uint64_t value);
 bool mot_map_get_str(const MotMap *map, const char *key, uint64_t *out_value);
-/* The map's own copy of `key`, entered with value 0 if it was not there: equal strings get equal pointers. */
+/*
+ * The map's own copy of `key`, entered with value 0 if it was not there: equal strings get equal
+ * pointers.
+ */
 const char *mot_map_intern(MotMap *map, const char *key, size_t key_bytes);
 
 #endif

@@ -1,11 +1,14 @@
 /*
- * Status codes. A function that can fail returns a MotStatus by value; the text of the failure lives in the context
- * (context.h). MOT_TRY is the only macro that returns from its caller.
+ * Status codes. A function that can fail returns a MotStatus by value; the text of the failure
+ * lives in the context (context.h). MOT_TRY is the only macro that returns from its caller.
  */
 #ifndef MOTLEY_SUPPORT_STATUS_H
 #define MOTLEY_SUPPORT_STATUS_H
 
-/* X(name, exit code of the command, what it means). The exit codes are stable and listed in the man page. */
+/*
+ * X(name, exit code of the command, what it means). The exit codes are stable and listed in the man
+ * page.
+ */
 #define MOT_STATUS_LIST(X)                                                                         \
     X(OK, 0, "ok")                                                                                 \
     X(ERR_INTERNAL, 1, "a fault of Motley itself")                                                 \

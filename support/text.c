@@ -51,7 +51,10 @@ void mot_text_printf(MotText *text, const char *format, ...)
     va_end(again);
 }
 
-/* Length of the UTF-8 sequence at p, or 0 if it is invalid (overlong, surrogate, beyond U+10FFFF, NUL, cut off). */
+/*
+ * Length of the UTF-8 sequence at p, or 0 if it is invalid (overlong, surrogate, beyond U+10FFFF,
+ * NUL, cut off).
+ */
 static size_t measure_utf8(const unsigned char *p, size_t n)
 {
     if (p[0] < 0x80)
@@ -69,7 +72,10 @@ static size_t measure_utf8(const unsigned char *p, size_t n)
     return code < least[len] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : len;
 }
 
-/* Adds the character at `bytes`, and returns its length: as it is, unless it is a control character, C0 or C1, or no UTF-8. */
+/*
+ * Adds the character at `bytes`, and returns its length: as it is, unless it is a control
+ * character, C0 or C1, or no UTF-8.
+ */
 static size_t add_visible(MotText *text, const char *bytes, size_t n)
 {
     const unsigned char *p = (const unsigned char *)bytes;

@@ -1,5 +1,6 @@
 /*
- * The one growable array. Lives in an arena; elements may move when it grows, so others name them by index.
+ * The one growable array. Lives in an arena; elements may move when it grows, so others name them
+ * by index.
  *
  *     MotVec(int) v = {0};
  *     mot_vec_push(arena, &v, 42);

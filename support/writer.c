@@ -1,4 +1,7 @@
-/* A temporary file beside the target, fsync, rename. A device or a pipe is not replaced by a file but written to. */
+/*
+ * A temporary file beside the target, fsync, rename. A device or a pipe is not replaced by a file
+ * but written to.
+ */
 #include "support/writer.h"
 
 #include <errno.h>

@@ -5,8 +5,9 @@
 #include "support/context.h"
 
 /*
- * A file that is written piece by piece and appears under its path, synced, only at mot_writer_close; what fails closes and removes it. A path
- * that is a device or a pipe gets every piece at once.
+ * A file that is written piece by piece and appears under its path, synced, only at
+ * mot_writer_close; what fails closes and removes it. A path that is a device or a pipe gets every
+ * piece at once.
  */
 typedef struct MotWriter {
     MotCtx *ctx;
@@ -27,8 +28,9 @@ MOT_CHECKED MotStatus mot_file_make_dir(MotCtx *ctx, const char *path);
 
 typedef struct MotFileLock MotFileLock;
 /*
- * Takes the file at `path` for this process until the context is released; makes it. MOT_ERR_USAGE that names the other process if one
- * has it. A lock ends with its process: what a killed one left behind does not count, and children do not hold it.
+ * Takes the file at `path` for this process until the context is released; makes it. MOT_ERR_USAGE
+ * that names the other process if one has it. A lock ends with its process: what a killed one left
+ * behind does not count, and children do not hold it.
  */
 MOT_CHECKED MotStatus mot_file_lock(MotCtx *ctx, const char *path, MotFileLock **out_lock);
 /* Gives it up before that; once more is no harm. */

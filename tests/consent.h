@@ -1,7 +1,9 @@
 /*
- * Nothing lossy without consent: what would show in a plan's graph or in the Program made of it that a choice of ours changes the numbers.
- * DeMo by its messages, cuts by the lists of what is kept, lower precision by any float narrower than f32 (the tests' models have none).
- * Pruning has no op: it would be a cut, or other shapes than the model's, which graphs are checked against elsewhere.
+ * Nothing lossy without consent: what would show in a plan's graph or in the Program made of it
+ * that a choice of ours changes the numbers. DeMo by its messages, cuts by the lists of what is
+ * kept, lower precision by any float narrower than f32 (the tests' models have none). Pruning has
+ * no op: it would be a cut, or other shapes than the model's, which graphs are checked against
+ * elsewhere.
  */
 #ifndef MOTLEY_TESTS_CONSENT_H
 #define MOTLEY_TESTS_CONSENT_H

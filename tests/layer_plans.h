@@ -1,6 +1,6 @@
 /*
- * Plans in which layers are split by rows or columns of their weights, or by samples, and sessions of them: for tests of layers that ranks cut or
- * lend columns of.
+ * Plans in which layers are split by rows or columns of their weights, or by samples, and sessions
+ * of them: for tests of layers that ranks cut or lend columns of.
  */
 #ifndef MOTLEY_TESTS_LAYER_PLANS_H
 #define MOTLEY_TESTS_LAYER_PLANS_H
@@ -116,7 +116,10 @@ static inline int factor_of(const MotPlan *plan, MotOpId id, int operand, int di
                        : mot_factor_of_operand(&factors, (uint32_t)operand, dim);
 }
 
-/* The layer's three products split along the same letter; its weight and all that has its shape with it. */
+/*
+ * The layer's three products split along the same letter; its weight and all that has its shape
+ * with it.
+ */
 static inline void split_layer(MotPlan *plan, const Layer *layer)
 {
     const MotGraph *g = plan->graph;

@@ -1,6 +1,6 @@
 /*
- * Models trained for some steps under a plan, on the ranks of a session, for tests that compare plans: losses and parameters of one
- * must be those of the other.
+ * Models trained for some steps under a plan, on the ranks of a session, for tests that compare
+ * plans: losses and parameters of one must be those of the other.
  */
 #ifndef MOTLEY_TESTS_PLAN_RUN_H
 #define MOTLEY_TESTS_PLAN_RUN_H
@@ -137,7 +137,8 @@ static inline MotMesh make_mesh(MotCtx *ctx, const MeshShape *shape, uint32_t fi
 }
 
 /*
- * A random factor an axis (seed 0: none); two axes never split one factor here, nested splits of one dim come by different factors.
+ * A random factor an axis (seed 0: none); two axes never split one factor here, nested splits of
+ * one dim come by different factors.
  */
 static inline void choose_factors(const Job *job, MotPlan *plan, unsigned *seed)
 {
@@ -159,7 +160,10 @@ static inline void choose_factors(const Job *job, MotPlan *plan, unsigned *seed)
     }
 }
 
-/* The stage of an op that belongs to no forward op: that of the parameter that it is about, or of what it reads. */
+/*
+ * The stage of an op that belongs to no forward op: that of the parameter that it is about, or of
+ * what it reads.
+ */
 static inline uint32_t find_stage(const MotPlan *plan, const MotOp *op)
 {
     const MotGraph *g = plan->graph;
@@ -182,8 +186,9 @@ static inline bool is_forward_op(const MotOp *op)
 }
 
 /*
- * Deals the forward ops out to the stages in the order of the body, cut at random places, and the others with them: derived ops to the stage
- * of their forward op, parameters to that of their first user, updates to that of their parameter.
+ * Deals the forward ops out to the stages in the order of the body, cut at random places, and the
+ * others with them: derived ops to the stage of their forward op, parameters to that of their first
+ * user, updates to that of their parameter.
  */
 static inline void choose_stages(MotPlan *plan, unsigned *seed)
 {
@@ -304,8 +309,9 @@ static inline double *read_params(const Job *job, const MotPipeline *pipeline, M
 }
 
 /*
- * Trains N_STEPS steps on `backend`; with `resize`, these are the shares of axis 0 from the second step on. False for a plan whose
- * two axes split one dim into pieces that do not nest: lowering refuses it.
+ * Trains N_STEPS steps on `backend`; with `resize`, these are the shares of axis 0 from the second
+ * step on. False for a plan whose two axes split one dim into pieces that do not nest: lowering
+ * refuses it.
  */
 static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
                             const int64_t *resize, Trained *out)
@@ -349,8 +355,9 @@ static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
 }
 
 /*
- * Losses within float32's tolerance of the whole computation's, and so what the steps changed in the parameters. The tolerance there
- * is wide for Adam, which moves by the lr where the gradient is but rounding (the bias of keys in attention).
+ * Losses within float32's tolerance of the whole computation's, and so what the steps changed in
+ * the parameters. The tolerance there is wide for Adam, which moves by the lr where the gradient is
+ * but rounding (the bias of keys in attention).
  */
 static inline void check_same(const Trained *a, const Trained *whole, const char *what)
 {

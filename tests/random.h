@@ -1,4 +1,7 @@
-/* Random numbers that are the same in every run: a linear congruential generator with Knuth's constants, of which the high bits are used. */
+/*
+ * Random numbers that are the same in every run: a linear congruential generator with Knuth's
+ * constants, of which the high bits are used.
+ */
 #ifndef MOTLEY_TESTS_RANDOM_H
 #define MOTLEY_TESTS_RANDOM_H
 

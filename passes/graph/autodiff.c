@@ -1,12 +1,16 @@
 /*
- * autodiff: reverse-mode differentiation of `output {name="loss"}` by the parameters that are marked as trained.
+ * autodiff: reverse-mode differentiation of `output {name="loss"}` by the parameters that are
+ * marked as trained.
  *
- * One sweep over the ops in reverse order applies the rule of each row (grad.def) where a gradient arrives and a trained
- * parameter lies behind; contributions to one value are added in the order of the sweep, so that the sum is the same in every
- * run. Derived ops know their forward op and origin, and their role: dw on the way to an operand that depends on parameters
- * only, else dx. The result is one `gradient` op a trained parameter, accumulated where a step has several micro-batches.
+ * One sweep over the ops in reverse order applies the rule of each row (grad.def) where a gradient
+ * arrives and a trained parameter lies behind; contributions to one value are added in the order of
+ * the sweep, so that the sum is the same in every run. Derived ops know their forward op and
+ * origin, and their role: dw on the way to an operand that depends on parameters only, else dx. The
+ * result is one `gradient` op a trained parameter, accumulated where a step has several
+ * micro-batches.
  *
- * Needs: a scalar loss; composites (raise) and atoms (split-dims) already in place. Cost: linear in ops.
+ * Needs: a scalar loss; composites (raise) and atoms (split-dims) already in place. Cost: linear in
+ * ops.
  */
 #include "ir/builder.h"
 #include "passes/graph/edit.h"
@@ -22,8 +26,8 @@ typedef struct {
     MotGraph *g;
     MotBuilder b;
     bool *is_wanted; /* [values] a trained parameter lies behind it, on a float path */
-    bool *
-        is_constant; /* [values] depends on no samples (scalars are none): an operand like that is a weight */
+    /* [values] depends on no samples (scalars are none): an operand like that is a weight */
+    bool *is_constant;
     bool *is_used;    /* [values] some op reads it */
     MotValue *grad;   /* [values] the gradient so far, 0 if none */
     uint32_t n_known; /* values of the forward graph: those of the lists above */
@@ -89,7 +93,10 @@ static MotStatus expand_and_classify(Autodiff *a)
     return MOT_OK;
 }
 
-/* The gradient of a slice along one axis: entries [lo, lo + size of part) of it are `part`, the others zeros. */
+/*
+ * The gradient of a slice along one axis: entries [lo, lo + size of part) of it are `part`, the
+ * others zeros.
+ */
 typedef struct {
     MotValue part;
     int axis;

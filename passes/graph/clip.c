@@ -1,9 +1,11 @@
 /*
- * clip: the global norm of the gradients as `output {name="grad_norm"}`, and with clip=C all gradients scaled by
- * min(1, C / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
+ * clip: the global norm of the gradients as `output {name="grad_norm"}`, and with clip=C all
+ * gradients scaled by min(1, C / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
  *
- * The squares of each gradient are one reduce_sum, so that a split gradient gives a partial sum; the sums are added in the
- * order of the parameters, after all of them: the ranks then meet once for all their partial sums. Needs: autodiff. Cost: linear in parameters; at run time one read of every gradient.
+ * The squares of each gradient are one reduce_sum, so that a split gradient gives a partial sum;
+ * the sums are added in the order of the parameters, after all of them: the ranks then meet once
+ * for all their partial sums. Needs: autodiff. Cost: linear in parameters; at run time one read of
+ * every gradient.
  */
 #include "ir/builder.h"
 #include "passes/graph/edit.h"
@@ -44,7 +46,10 @@ static MotValue global_norm(MotBuilder *b)
     return total ? mot_sqrt(b, total) : 0;
 }
 
-/* The `gradient` ops move behind their new operands, so that the body keeps its order: sums first, then what depends on them. */
+/*
+ * The `gradient` ops move behind their new operands, so that the body keeps its order: sums first,
+ * then what depends on them.
+ */
 static void scale_gradients(MotBuilder *b, MotValue norm, double clip)
 {
     MotGraph *g = b->graph;

@@ -3,8 +3,9 @@
  * earlier one's results.
  *
  * Constants are equal by content. Small ones are their own key; large ones are looked up by hash
- * and compared. A region is part of its op's key as a whole; names of its inputs and outputs tell nothing, their places do. Sources that stand for something outside (input, param) are never shared. One sweep
- * in body order, through a note of what was replaced.
+ * and compared. A region is part of its op's key as a whole; names of its inputs and outputs tell
+ * nothing, their places do. Sources that stand for something outside (input, param) are never
+ * shared. One sweep in body order, through a note of what was replaced.
  */
 #include "passes/graph/simplify.h"
 
@@ -56,7 +57,10 @@ static void add_op(Sharing *s, const MotOp *op)
         add_region(s, op->region);
 }
 
-/* Values by their ids, which agree in equal regions once those are compact, as the rewriter leaves them. */
+/*
+ * Values by their ids, which agree in equal regions once those are compact, as the rewriter leaves
+ * them.
+ */
 static void add_region(Sharing *s, const MotGraph *region)
 {
     s->depth++;

@@ -1,4 +1,7 @@
-/* Finding sources and sinks, and taking ops out of the body. Linear sweeps: graphs have few thousand ops. */
+/*
+ * Finding sources and sinks, and taking ops out of the body. Linear sweeps: graphs have few
+ * thousand ops.
+ */
 #include "passes/graph/edit.h"
 
 #include <string.h>

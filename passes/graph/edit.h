@@ -14,7 +14,10 @@ MotValue mot_edit_find_output(const MotGraph *g, const char *name);
 void mot_edit_drop(MotGraph *g, MotOpId id);
 void mot_edit_drop_kind(MotGraph *g, MotOpKind kind);
 
-/* The ops from place `first` of the body on go before the one at place `to`; compaction puts before them what they need. */
+/*
+ * The ops from place `first` of the body on go before the one at place `to`; compaction puts before
+ * them what they need.
+ */
 void mot_edit_bring_forward(MotGraph *g, uint32_t first, uint32_t to);
 
 #endif

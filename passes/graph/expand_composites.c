@@ -1,6 +1,6 @@
 /*
- * expand: composites become the primitives that define them (ir/expand.c), for the oracle and for autodiff.
- * Keeps: the function computed. Cost: linear in ops.
+ * expand: composites become the primitives that define them (ir/expand.c), for the oracle and for
+ * autodiff. Keeps: the function computed. Cost: linear in ops.
  */
 #include "passes/graph/expand_composites.h"
 
@@ -33,7 +33,10 @@ static MotStatus expand_op(Expansions *e, MotOpId id)
     return MOT_OK;
 }
 
-/* Redirects all uses in one sweep. A result may be that of a composite that was expanded later: hence backwards. */
+/*
+ * Redirects all uses in one sweep. A result may be that of a composite that was expanded later:
+ * hence backwards.
+ */
 static void redirect_uses(Expansions *e)
 {
     MotValue *to = mot_arena_array(&e->g->ctx->arena, MotValue, e->g->values.n);

@@ -5,9 +5,10 @@
 #include "ir/builder.h"
 
 /*
- * One application of a rule. It builds the gradients of the operands from those of the results and leaves them in `dx`: 0 is
- * no gradient, or none that is wanted. A pointwise rule may leave one of the result's shape: the driver sums over what was
- * broadcast. Builders are sticky; the driver checks, and drops what turns out to be unused.
+ * One application of a rule. It builds the gradients of the operands from those of the results and
+ * leaves them in `dx`: 0 is no gradient, or none that is wanted. A pointwise rule may leave one of
+ * the result's shape: the driver sums over what was broadcast. Builders are sticky; the driver
+ * checks, and drops what turns out to be unused.
  */
 typedef struct MotGradRule {
     MotBuilder *b;

@@ -1,6 +1,7 @@
 /*
- * Composites with a gradient of their own: each has a row <name>_grad, which is again a composite. They differentiate the
- * first result only; autodiff expands an op of which another is used, and attention whose mask trains.
+ * Composites with a gradient of their own: each has a row <name>_grad, which is again a composite.
+ * They differentiate the first result only; autodiff expands an op of which another is used, and
+ * attention whose mask trains.
  */
 #include "passes/graph/grad.h"
 

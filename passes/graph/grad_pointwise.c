@@ -1,6 +1,7 @@
 /*
- * Gradients of the pointwise rows. In the formulas a, b, c are the operands, y the result, g its gradient. Where PyTorch has a
- * convention for a kink, so have these: 0 for relu and abs at 0, halves for max and min of equal operands.
+ * Gradients of the pointwise rows. In the formulas a, b, c are the operands, y the result, g its
+ * gradient. Where PyTorch has a convention for a kink, so have these: 0 for relu and abs at 0,
+ * halves for max and min of equal operands.
  */
 #include "passes/graph/grad.h"
 

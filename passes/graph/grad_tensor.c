@@ -1,4 +1,7 @@
-/* Gradients of the primitives that move, repeat and sum elements: each the transpose of its linear map. */
+/*
+ * Gradients of the primitives that move, repeat and sum elements: each the transpose of its linear
+ * map.
+ */
 #include "passes/graph/grad.h"
 
 #include <string.h>
@@ -46,7 +49,10 @@ static MotValue reverse_axis(MotBuilder *b, MotValue g, int axis)
     return mot_slice(b, g, start, type.dims, step);
 }
 
-/* Zeros between the elements of dim `axis`, so that neighbours come to lie `step` apart: n becomes (n - 1) step + 1. */
+/*
+ * Zeros between the elements of dim `axis`, so that neighbours come to lie `step` apart: n becomes
+ * (n - 1) step + 1.
+ */
 static MotValue spread_axis(MotBuilder *b, MotValue g, int axis, int64_t step)
 {
     MotType type = *mot_graph_type(b->graph, g);
@@ -163,8 +169,9 @@ static Letters split_spec(const char *spec)
 }
 
 /*
- * The gradient of operand `own`: g and the other operand contracted to its letters. A letter that only this operand has was
- * summed alone: the gradient repeats along it. Of a letter that is cut the listed positions alone get a gradient, the others 0.
+ * The gradient of operand `own`: g and the other operand contracted to its letters. A letter that
+ * only this operand has was summed alone: the gradient repeats along it. Of a letter that is cut
+ * the listed positions alone get a gradient, the others 0.
  */
 static MotValue contract_back(const MotGradRule *r, const Letters *l, int own)
 {

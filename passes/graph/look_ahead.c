@@ -1,14 +1,17 @@
 /*
- * look-ahead: with --optimizer demo:..,delay=1,lookahead=1 each replica's gradients are those where its own momentum leads.
+ * look-ahead: with --optimizer demo:..,delay=1,lookahead=1 each replica's gradients are those where
+ * its own momentum leads.
  *
  *     p_r = p - lr * sign(delta_r)       [R, ..]
  *
- * What a replica has not sent, and what of it is on the way while the step is computed, is in delta_r: the gradient is that of about the
- * place where the round applies that travels meanwhile (DisTrO's correction of a delayed round). The parameters themselves stay. lr is that of the
- * step, as of the update at its end.
+ * What a replica has not sent, and what of it is on the way while the step is computed, is in
+ * delta_r: the gradient is that of about the place where the round applies that travels meanwhile
+ * (DisTrO's correction of a delayed round). The parameters themselves stay. lr is that of the step,
+ * as of the update at its end.
  *
- * Needs: a loss, and comes before autodiff, which then has the gradients by p_r, whose sum over r is that by p. Cost: linear in ops; at run time
- * every replica's own copy of the parameters, R / devices a device.
+ * Needs: a loss, and comes before autodiff, which then has the gradients by p_r, whose sum over r
+ * is that by p. Cost: linear in ops; at run time every replica's own copy of the parameters, R /
+ * devices a device.
  */
 #include "ir/layout.h"
 #include "passes/graph/demo_tiles.h"

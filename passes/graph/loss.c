@@ -1,9 +1,10 @@
 /*
  * loss: attaches a loss to the graph and makes `output {name="loss"}`, a scalar, its only output.
  *
- * A mean is written as the sum over rows divided by the number of rows that count, both plain reduce_sums of their own: split
- * over the batch each is a partial sum, and the loss is divided by the global count. With several micro-batches a step both are
- * accumulated, so that sum and count are those of the step. The values are named "loss_sum" and "loss_count". Other outputs are
+ * A mean is written as the sum over rows divided by the number of rows that count, both plain
+ * reduce_sums of their own: split over the batch each is a partial sum, and the loss is divided by
+ * the global count. With several micro-batches a step both are accumulated, so that sum and count
+ * are those of the step. The values are named "loss_sum" and "loss_count". Other outputs are
  * dropped: training computes nothing that only they need. Cost: a few ops.
  */
 #include "passes/graph/loss.h"
@@ -117,7 +118,10 @@ static bool is_dims_without(const MotType *x, int axis, const MotType *y)
     return true;
 }
 
-/* The class axis: the given one, else the last that fits the labels, else the last dim. -1 if the given one is none. */
+/*
+ * The class axis: the given one, else the last that fits the labels, else the last dim. -1 if the
+ * given one is none.
+ */
 static int find_class_axis(const LossRule *r, const MotType *logits, const MotType *labels)
 {
     int64_t axis = r->spec->axis;
@@ -151,8 +155,8 @@ static MotValue move_axis_last(LossRule *r, MotValue v, int axis)
 }
 
 /*
- * Where [B*T,V] meets [B,T], or [B,T,V] meets [B*T], the merged one is split: merged dims shard in their outer part only.
- * Both have equally many rows.
+ * Where [B*T,V] meets [B,T], or [B,T,V] meets [B*T], the merged one is split: merged dims shard in
+ * their outer part only. Both have equally many rows.
  */
 static void agree_on_rows(LossRule *r, MotValue *logits, MotValue *labels)
 {
@@ -232,7 +236,10 @@ static MotValue build_mse(LossRule *r)
     return mean_of_elements(r, mot_mul(&r->b, d, d));
 }
 
-/* max(x, 0) - x t + log(1 + exp(-|x|)): of logits, finite for all of them. The kinks of max and |x| at 0 cancel. */
+/*
+ * max(x, 0) - x t + log(1 + exp(-|x|)): of logits, finite for all of them. The kinks of max and |x|
+ * at 0 cancel.
+ */
 static MotValue build_bce(LossRule *r)
 {
     MotBuilder *b = &r->b;
@@ -244,7 +251,10 @@ static MotValue build_bce(LossRule *r)
     return mean_of_elements(r, mot_add(b, hinge, tail));
 }
 
-/* The model computes its loss. Of several micro-batches it is the mean: how many rows each counts is not known. */
+/*
+ * The model computes its loss. Of several micro-batches it is the mean: how many rows each counts
+ * is not known.
+ */
 static MotValue build_output(LossRule *r)
 {
     MotType type = type_of(r, r->value);
@@ -349,8 +359,8 @@ static MotStatus take_options(MotCtx *ctx, const char *text, char *rest, MotLoss
 }
 
 /*
- * A target that ends in a comma, a word, `=`, and what is a number or no file's name: an option that there is not, unless an
- * input is called so.
+ * A target that ends in a comma, a word, `=`, and what is a number or no file's name: an option
+ * that there is not, unless an input is called so.
  */
 static MotStatus refuse_unknown_option(MotCtx *ctx, const MotGraph *g, const char *text,
                                        const char *target)
@@ -367,7 +377,10 @@ static MotStatus refuse_unknown_option(MotCtx *ctx, const MotGraph *g, const cha
     return refuse_text(ctx, text, mot_arena_printf(&ctx->arena, "there is no option %s", word));
 }
 
-/* Splits `rest` after the longest prefix that names a value and is followed by `:`, or by the end without a target. */
+/*
+ * Splits `rest` after the longest prefix that names a value and is followed by `:`, or by the end
+ * without a target.
+ */
 static MotStatus take_names(MotCtx *ctx, const MotGraph *g, const char *text, char *rest,
                             MotLoss *loss)
 {

@@ -1,9 +1,11 @@
 /*
- * optimizer: every `gradient` becomes an update op and an `assign` of the parameter and of its state.
+ * optimizer: every `gradient` becomes an update op and an `assign` of the parameter and of its
+ * state.
  *
- * State is a parameter with `state_of`, in the layout of the parameter it belongs to and named as in a PyTorch checkpoint:
- * <initializer>/exp_avg, /exp_avg_sq, /momentum_buffer. All of it is zero before the first step. Being ops, updates are split
- * by factors like anything else. Needs: autodiff; clip. Cost: linear in parameters.
+ * State is a parameter with `state_of`, in the layout of the parameter it belongs to and named as
+ * in a PyTorch checkpoint: <initializer>/exp_avg, /exp_avg_sq, /momentum_buffer. All of it is zero
+ * before the first step. Being ops, updates are split by factors like anything else. Needs:
+ * autodiff; clip. Cost: linear in parameters.
  */
 #include "passes/graph/optimizer.h"
 

@@ -12,19 +12,22 @@ typedef enum MotDemoSelect {
     MOT_SELECT_STRIDING
 } MotDemoSelect;
 
-/* DeMo (arXiv 2411.19870; passes/graph/demo.c): replicas that exchange the large coefficients of their momentum only. */
+/*
+ * DeMo (arXiv 2411.19870; passes/graph/demo.c): replicas that exchange the large coefficients of
+ * their momentum only.
+ */
 typedef struct MotDemo {
-    int64_t replicas; /* 0: another optimizer */
-    int64_t k,
-        chunk;    /* coefficients sent of a tile, at most; a tile's length along a dim, at most */
-    double decay; /* of the momentum: delta = decay * delta + lr * g */
-    double beta;  /* >= 0: instead of that, m = beta * m + (1 - beta) * g; -1: not given */
-    double alpha; /* how much of what was sent leaves the momentum */
-    int64_t wire; /* MotWireForm (ir/sparse.h) */
+    int64_t replicas;     /* 0: another optimizer */
+    int64_t k;            /* coefficients sent of a tile, at most */
+    int64_t chunk;        /* a tile's length along a dim, at most */
+    double decay;         /* of the momentum: delta = decay * delta + lr * g */
+    double beta;          /* >= 0: instead of that, m = beta * m + (1 - beta) * g; -1: not given */
+    double alpha;         /* how much of what was sent leaves the momentum */
+    int64_t wire;         /* MotWireForm (ir/sparse.h) */
     int64_t base, select; /* MotDemoBase, MotDemoSelect */
     int64_t delay;        /* rounds between what is sent and what is applied: 0 or 1 */
-    int64_t
-        looks_ahead; /* gradients are those where each replica's momentum leads (look_ahead.c) */
+    /* gradients are those where each replica's momentum leads (look_ahead.c) */
+    int64_t looks_ahead;
 } MotDemo;
 
 typedef struct MotOptimizer {
@@ -42,14 +45,17 @@ typedef struct MotOptimizer {
 /* What one replica sends in a step, in bytes. */
 typedef struct MotDemoTraffic {
     double message; /* DeMo's messages */
-    double
-        reference; /* the same entries as the paper's code sends them: 64-bit index, 32-bit value */
+    /* the same entries as the paper's code sends them: 64-bit index, 32-bit value */
+    double reference;
     double data_parallel; /* all gradients as f32, as data parallelism with AdamW sends them */
 } MotDemoTraffic;
 /* Of a training graph with messages; all 0 for one without. */
 MotDemoTraffic mot_demo_traffic(const MotGraph *graph);
 
-/* The scalar inputs of the training graph, f32: the lr of this step, and the step's number, counted from 1. */
+/*
+ * The scalar inputs of the training graph, f32: the lr of this step, and the step's number, counted
+ * from 1.
+ */
 #define MOT_INPUT_LR "@lr"
 #define MOT_INPUT_STEP "@step"
 /* That input, made where no pass before has asked for it. */
@@ -61,7 +67,10 @@ MotValue mot_optimizer_scalar(MotBuilder *builder, const char *name);
 MOT_CHECKED MotStatus mot_optimizer_parse(MotCtx *ctx, const char *text,
                                           MotOptimizer *out_optimizer);
 
-/* Whether both train alike; how many replicas demo has is no matter: their state can be dealt out anew. */
+/*
+ * Whether both train alike; how many replicas demo has is no matter: their state can be dealt out
+ * anew.
+ */
 bool mot_optimizer_is_same(const MotOptimizer *a, const MotOptimizer *b);
 
 /* The lr of step `step` of `total`, counted from 1. Computed in double: it is one host scalar. */

@@ -1,8 +1,10 @@
 /*
- * M (M^T M)^(-1/2) by Newton-Schulz: X = M / (|M| + eps), then five times X = a X + (b A + c A^2) X with A = X X^T. Contractions only; A is of
- * the shorter side. The coefficients are Muon's (K. Jordan et al., 2024): steep at 0 (a^5 = 485), so that small singular values come up in
- * five steps, at the price of ending anywhere in about [0.68, 1.14] instead of at 1. A vector is a matrix of one row: it ends at a
- * length in that range. Cost: per step 2 s^2 (2 l + s) operations, s the shorter and l the longer side.
+ * M (M^T M)^(-1/2) by Newton-Schulz: X = M / (|M| + eps), then five times X = a X + (b A + c A^2) X
+ * with A = X X^T. Contractions only; A is of the shorter side. The coefficients are Muon's (K.
+ * Jordan et al., 2024): steep at 0 (a^5 = 485), so that small singular values come up in five
+ * steps, at the price of ending anywhere in about [0.68, 1.14] instead of at 1. A vector is a
+ * matrix of one row: it ends at a length in that range. Cost: per step 2 s^2 (2 l + s) operations,
+ * s the shorter and l the longer side.
  */
 #include "passes/graph/orthogonal.h"
 

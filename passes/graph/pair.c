@@ -1,9 +1,10 @@
 /*
- * pair: a cross-entropy is computed where its gradient is, so that lowering makes one kernel of both, which reads the logits once and
- * takes each exponential once.
+ * pair: a cross-entropy is computed where its gradient is, so that lowering makes one kernel of
+ * both, which reads the logits once and takes each exponential once.
  *
- * Only the order of the body changes: what stands between the two and follows from the loss, its mean for instance, comes behind them.
- * Needs: autodiff. Leaves a gradient that follows from the loss's own value (a focal loss) where it is. Cost: linear in ops a loss.
+ * Only the order of the body changes: what stands between the two and follows from the loss, its
+ * mean for instance, comes behind them. Needs: autodiff. Leaves a gradient that follows from the
+ * loss's own value (a focal loss) where it is. Cost: linear in ops a loss.
  */
 #include "passes/pass.h"
 

@@ -1,8 +1,9 @@
 /*
- * tie: two initializers that hold the same (--tie A=B) become one parameter; users of B read A, or its transpose.
+ * tie: two initializers that hold the same (--tie A=B) become one parameter; users of B read A, or
+ * its transpose.
  *
- * Autodiff then adds both gradients of itself, and what is saved under B's name is A. Runs before split-dims: the layouts must
- * still be those of the file. Cost: linear in ops for each tie.
+ * Autodiff then adds both gradients of itself, and what is saved under B's name is A. Runs before
+ * split-dims: the layouts must still be those of the file. Cost: linear in ops for each tie.
  */
 #include "ir/builder.h"
 #include "passes/graph/edit.h"

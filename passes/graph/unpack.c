@@ -1,11 +1,15 @@
 /*
- * unpack: a dim that is sliced into its single entries becomes the outermost one of what it is sliced from.
+ * unpack: a dim that is sliced into its single entries becomes the outermost one of what it is
+ * sliced from.
  *
- * The 3 of a packed QKV projection [B,T,3,H,D] and the 2 of gate and up are such dims. As [3,B,T,H,D] each slice is one piece of
- * memory, which lowering makes a view, and the gradients of the slices are views of one gradient. The order costs nothing: it is
- * another order of letters of the contraction. Elementwise ops between contraction and slices follow; a bias gets dims of size 1.
+ * The 3 of a packed QKV projection [B,T,3,H,D] and the 2 of gate and up are such dims. As
+ * [3,B,T,H,D] each slice is one piece of memory, which lowering makes a view, and the gradients of
+ * the slices are views of one gradient. The order costs nothing: it is another order of letters of
+ * the contraction. Elementwise ops between contraction and slices follow; a bias gets dims of size
+ * 1.
  *
- * Needs: simplify, after which transposes next to a contraction are its letters. Keeps: the function computed. Cost: linear in ops.
+ * Needs: simplify, after which transposes next to a contraction are its letters. Keeps: the
+ * function computed. Cost: linear in ops.
  */
 #include "ir/builder.h"
 #include "passes/graph/contract_spec.h"
@@ -30,7 +34,10 @@ static const MotType *type_of(const Unpack *u, MotValue v)
     return mot_graph_type(u->g, v);
 }
 
-/* The one dim of which the slice takes a single entry; all others are whole. NO_DIM if it is another slice. */
+/*
+ * The one dim of which the slice takes a single entry; all others are whole. NO_DIM if it is
+ * another slice.
+ */
 static int find_sliced_dim(const Unpack *u, const MotOp *slice)
 {
     const MotType *x = type_of(u, slice->in[0]);
@@ -50,7 +57,10 @@ static void note_use(Unpack *u, const MotOp *user, MotValue v)
     u->packed[v] = u->n_uses[v]++ == 0 || u->packed[v] == dim ? dim : NO_DIM;
 }
 
-/* How the dim `dim` of a value of rank `rank` becomes the outermost one of operand x, which is broadcast to it. */
+/*
+ * How the dim `dim` of a value of rank `rank` becomes the outermost one of operand x, which is
+ * broadcast to it.
+ */
 typedef enum { STAYS, DROPS_ONE, TAKES_ONES, MOVES } Change;
 
 static Change find_change(const Unpack *u, MotValue x, int rank, int dim, int *out_own)

@@ -88,8 +88,8 @@ enum { READ = 1, WRITTEN = 2 };
 
 typedef struct {
     MotProgram *p;
-    uint32_t
-        *flat; /* [kernels that lowering made]: the flat kernel + 1; 0: none, or not asked yet */
+    /* [kernels that lowering made]: the flat kernel + 1; 0: none, or not asked yet */
+    uint32_t *flat;
     bool *is_known; /* asked */
     MotMap texts;   /* of flat kernels -> index */
     MotVec(MotInstr) out;

@@ -88,8 +88,9 @@ static void size_buckets(Joiner *s, MotSection section)
 /* ---- Rising ---- */
 
 /*
- * The place below which a collective does not rise that stands behind `n_fixed` instructions. What it makes lives from its
- * start: where that takes memory, it rises by one to two windows. A reduction frees its source the earlier.
+ * The place below which a collective does not rise that stands behind `n_fixed` instructions. What
+ * it makes lives from its start: where that takes memory, it rises by one to two windows. A
+ * reduction frees its source the earlier.
  */
 static uint32_t find_floor(const Joiner *s, const MotInstr *ins, uint32_t n_fixed)
 {
@@ -101,8 +102,9 @@ static uint32_t find_floor(const Joiner *s, const MotInstr *ins, uint32_t n_fixe
 }
 
 /*
- * The order with every collective as early as it may be: place[i] is the number of instructions which don't move that it has to
- * follow. Those that share a place keep their order among each other.
+ * The order with every collective as early as it may be: place[i] is the number of instructions
+ * which don't move that it has to follow. Those that share a place keep their order among each
+ * other.
  */
 static uint32_t *find_places(const Joiner *s, MotSection section)
 {
@@ -219,7 +221,10 @@ static void put(Joiner *s, const MotInstr *ins)
         flush(s, b);
 }
 
-/* What stays of `raised`, and in between the joined collectives: at one place in the order in which they were closed. */
+/*
+ * What stays of `raised`, and in between the joined collectives: at one place in the order in which
+ * they were closed.
+ */
 static void merge(const Joiner *s, const MotInstr *raised, uint32_t n, MotInstr *out)
 {
     MotArena *arena = &s->program->ctx->arena;

@@ -1,15 +1,20 @@
 /*
- * Cuts (ZERO-resizing, arXiv 2401.11469): launches for ranks that leave columns of a layer's contraction out of its three products.
+ * Cuts (ZERO-resizing, arXiv 2401.11469): launches for ranks that leave columns of a layer's
+ * contraction out of its three products.
  *
- * With kept columns I of the weight W: Y = X[:, I] W[:, I]^T, dX[:, I] = G W[:, I], dW[:, I] = G^T X[:, I]. That is the layer with a
- * weight that is masked: what is left out of dX is 0, as its gradient is; what is left out of dW is zero, the mean of the row, or
- * what the last step had there (MotCutFill). The forward product runs over the list (k_index of contract); the others gather the
- * operand's columns, multiply, and spread the result. Plain launches stay as they are and idle on a rank that cuts, so who cuts nothing
- * does bit for bit what he would do without. The section `eval` has plain launches only.
+ * With kept columns I of the weight W: Y = X[:, I] W[:, I]^T, dX[:, I] = G W[:, I], dW[:, I] = G^T
+ * X[:, I]. That is the layer with a weight that is masked: what is left out of dX is 0, as its
+ * gradient is; what is left out of dW is zero, the mean of the row, or what the last step had there
+ * (MotCutFill). The forward product runs over the list (k_index of contract); the others gather the
+ * operand's columns, multiply, and spread the result. Plain launches stay as they are and idle on a
+ * rank that cuts, so who cuts nothing does bit for bit what he would do without. The section `eval`
+ * has plain launches only.
  *
- * A layer is a contraction of a trained weight, which nothing else reads, with the gradients of both operands in the sharding that the
- * forward product has them in: what a rank cuts of one product are then the entries that it cuts of the others. The last contraction of the
- * forward pass, which the loss reads, is none. Of several summed letters the longest is cut. Linear in ops and their users.
+ * A layer is a contraction of a trained weight, which nothing else reads, with the gradients of
+ * both operands in the sharding that the forward product has them in: what a rank cuts of one
+ * product are then the entries that it cuts of the others. The last contraction of the forward
+ * pass, which the loss reads, is none. Of several summed letters the longest is cut. Linear in ops
+ * and their users.
  */
 #include "passes/lower/cuts.h"
 

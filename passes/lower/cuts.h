@@ -1,6 +1,7 @@
 /*
- * What the files of layers that may be cut share; nobody else includes it. cuts.c finds these layers and has launches for ranks that leave columns
- * out; lend.c those for ranks that have others compute some.
+ * What the files of layers that may be cut share; nobody else includes it. cuts.c finds these
+ * layers and has launches for ranks that leave columns out; lend.c those for ranks that have others
+ * compute some.
  */
 #ifndef MOTLEY_PASSES_LOWER_CUTS_H
 #define MOTLEY_PASSES_LOWER_CUTS_H
@@ -13,7 +14,10 @@ typedef struct MotCutRanks {
     enum MotWho who;
 } MotCutRanks;
 
-/* The letter of dim `dim` of an operand of a contraction; the dim of the result that has a letter, or -1; which operand v is, or 2. */
+/*
+ * The letter of dim `dim` of an operand of a contraction; the dim of the result that has a letter,
+ * or -1; which operand v is, or 2.
+ */
 char mot_cut_letter_of(const MotOp *contract, uint32_t operand, int dim);
 int mot_cut_result_dim_of(const MotOp *contract, char letter);
 uint32_t mot_cut_operand_of(const MotOp *op, MotValue v);
@@ -45,8 +49,9 @@ bool mot_lower_can_lend(const MotLowering *l, const MotLayer *layer);
 /* The dims and buffers of lending, of a layer that has a cut. */
 void mot_lower_prepare_lending(MotLowering *l, MotLayer *layer);
 /*
- * Before a product's launches: what goes to helpers, so that it travels while all compute what is theirs. After them: what helpers compute, and
- * what comes back. `plain`: the product's operands and its result.
+ * Before a product's launches: what goes to helpers, so that it travels while all compute what is
+ * theirs. After them: what helpers compute, and what comes back. `plain`: the product's operands
+ * and its result.
  */
 void mot_lower_lend_operands(MotLowering *l, MotOpId id, MotLayer *layer, const uint32_t *plain);
 void mot_lower_lend_product(MotLowering *l, MotOpId id, MotLayer *layer, const uint32_t *plain);

@@ -1,4 +1,7 @@
-/* Buffers, and the collectives that bring a value from the sharding it has into the one that a user needs. */
+/*
+ * Buffers, and the collectives that bring a value from the sharding it has into the one that a user
+ * needs.
+ */
 #include "passes/lower/lowering.h"
 
 /* The program's dim for a split, made when first needed. */
@@ -75,7 +78,10 @@ MotInstr *mot_lower_add_instr(MotLowering *l, MotInstrKind kind, const MotOp *op
     return &l->program->section[l->section].data[l->program->section[l->section].n - 1];
 }
 
-/* The order of conversions: gathers of inner axes first, then reductions, then taking parts, outer axes first. */
+/*
+ * The order of conversions: gathers of inner axes first, then reductions, then taking parts, outer
+ * axes first.
+ */
 typedef struct {
     MotInstrKind kind;
     uint32_t rank; /* in that order */
@@ -111,8 +117,8 @@ static int choose_axis(const MotLowering *l, MotSharding have, MotSharding need)
 }
 
 /*
- * An inner axis that splits the dim which `axis` is about to gather or part: its pieces lie inside those of `axis`, so it has to be
- * gathered before and parted again after. -1 if there is none.
+ * An inner axis that splits the dim which `axis` is about to gather or part: its pieces lie inside
+ * those of `axis`, so it has to be gathered before and parted again after. -1 if there is none.
  */
 static int find_nested(const MotLowering *l, MotSharding have, MotSharding need, uint32_t axis)
 {

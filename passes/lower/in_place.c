@@ -46,7 +46,10 @@ uint32_t mot_find_movable(const MotProgram *p, MotSection section, uint32_t buf)
     return MOT_NO_BUF;
 }
 
-/* Whether the instruction may write its result, `src`, into `dst`: it reads that element by element, or not at all. */
+/*
+ * Whether the instruction may write its result, `src`, into `dst`: it reads that element by
+ * element, or not at all.
+ */
 static bool may_write(const MotProgram *p, const MotInstr *ins, uint32_t src, uint32_t dst)
 {
     return writes(ins, src) && (!touches(p, ins, dst, 0, ins->n_in) ||
@@ -134,7 +137,10 @@ static Touch *find_touches(const MotProgram *p)
     return touch;
 }
 
-/* Whether nobody touches the operand's memory after instruction i, and that reads only like elements of it. */
+/*
+ * Whether nobody touches the operand's memory after instruction i, and that reads only like
+ * elements of it.
+ */
 static bool dies(const MotProgram *p, const Touch *touch, MotSection section, uint32_t i,
                  uint32_t operand)
 {
@@ -166,7 +172,10 @@ static const MotOp **list_ends(const MotProgram *p, const MotInstr *launch)
     return ends;
 }
 
-/* All elementwise kernels do, and those of rows, which pass through a row in phases and store in the last (codegen/kernel.h). */
+/*
+ * All elementwise kernels do, and those of rows, which pass through a row in phases and store in
+ * the last (codegen/kernel.h).
+ */
 bool mot_may_overwrite(const MotProgram *p, const MotInstr *launch, uint32_t operand,
                        uint32_t result)
 {

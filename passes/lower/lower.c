@@ -1,7 +1,8 @@
 /*
- * Plan -> Program: ops become kernels over local shapes, differences between a value's sharding and what a user wants become
- * collectives, assignments become copies into the parameter's buffer. Then the launches of the update are joined (batch.h),
- * collectives gathered (coalesce.h), and events between the streams added. Layers that ranks may cut get launches for that (cuts.c).
+ * Plan -> Program: ops become kernels over local shapes, differences between a value's sharding and
+ * what a user wants become collectives, assignments become copies into the parameter's buffer. Then
+ * the launches of the update are joined (batch.h), collectives gathered (coalesce.h), and events
+ * between the streams added. Layers that ranks may cut get launches for that (cuts.c).
  */
 #include "passes/lower/lower.h"
 
@@ -48,7 +49,10 @@ static bool is_used_outside(const MotLowering *l, MotValue v)
     return false;
 }
 
-/* Whether the op reduces what the open group computes, and nobody else reads anything of that: then no element is stored. */
+/*
+ * Whether the op reduces what the open group computes, and nobody else reads anything of that: then
+ * no element is stored.
+ */
 static bool ends_group(MotLowering *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id), *first = mot_graph_op(l->g, l->group.data[0]);
@@ -80,8 +84,8 @@ static bool pairs_up(const MotLowering *l, MotOpId id)
 }
 
 /*
- * Whether the op can run in the same loop as the open group: elementwise like it, over the same dims, split alike, or reducing what
- * it computes; and reading the group's results as they are.
+ * Whether the op can run in the same loop as the open group: elementwise like it, over the same
+ * dims, split alike, or reducing what it computes; and reading the group's results as they are.
  */
 static bool can_join(MotLowering *l, MotOpId id)
 {
@@ -211,7 +215,10 @@ uint32_t mot_lower_find_kernel(MotLowering *l, MotGraph *graph)
 
 /* ---- Views ---- */
 
-/* The result is the operand's memory, or a part of it. Outermost dims that are sliced are whole: factors see to that. */
+/*
+ * The result is the operand's memory, or a part of it. Outermost dims that are sliced are whole:
+ * factors see to that.
+ */
 static void lower_view(MotLowering *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
@@ -226,8 +233,8 @@ static void lower_view(MotLowering *l, MotOpId id)
 }
 
 /*
- * A concat along the outermost dim: the makers of its operands write into the result. False, and nothing is done, if one of them
- * can't: the concat is a kernel then.
+ * A concat along the outermost dim: the makers of its operands write into the result. False, and
+ * nothing is done, if one of them can't: the concat is a kernel then.
  */
 static bool lower_joined(MotLowering *l, MotOpId id)
 {
@@ -258,7 +265,10 @@ static bool lower_joined(MotLowering *l, MotOpId id)
     return true;
 }
 
-/* Outputs for every result of the group that something outside reads: in new buffers, or in those of `as`. Clears `inner`. */
+/*
+ * Outputs for every result of the group that something outside reads: in new buffers, or in those
+ * of `as`. Clears `inner`.
+ */
 static void add_results(MotLowering *l, MotKernelMaker *k, const uint32_t *as)
 {
     uint32_t n_in = k->n_bufs;
@@ -280,7 +290,9 @@ static void add_results(MotLowering *l, MotKernelMaker *k, const uint32_t *as)
     }
 }
 
-/* The group as one launch, with results of its own or in the buffers of `as`; NULL after a failure. */
+/*
+ * The group as one launch, with results of its own or in the buffers of `as`; NULL after a failure.
+ */
 static MotInstr *launch_group(MotLowering *l, const uint32_t *as)
 {
     MotKernelMaker k = mot_lower_kernel_make(l);
@@ -309,7 +321,10 @@ static void launch_undecayed(MotLowering *l, uint32_t layer)
     }
 }
 
-/* The launches of the group: one, and where it belongs to a layer that may be cut, others for ranks that cut it. */
+/*
+ * The launches of the group: one, and where it belongs to a layer that may be cut, others for ranks
+ * that cut it.
+ */
 static void lower_group(MotLowering *l)
 {
     MotInstr *ins = launch_group(l, NULL);
@@ -373,7 +388,9 @@ static void add_to_sum(MotLowering *l, MotOpId id, uint32_t sum, uint32_t x, boo
 }
 
 /*
- * A sum over micro-batches is kept as the operand is left: partial sums over the mesh are added up first, and reduced once a step. */
+ * A sum over micro-batches is kept as the operand is left: partial sums over the mesh are added up
+ * first, and reduced once a step.
+ */
 static void lower_cut(MotLowering *l, MotOpId id)
 {
     const MotOp *op = mot_graph_op(l->g, id);
@@ -532,7 +549,9 @@ static void keep_sent(MotProgram *p, MotSection section, const MotInstr *ins)
         owner->copies = 2;
 }
 
-/* What the forward pass leaves for the backward pass needs a copy for every micro-batch in flight. */
+/*
+ * What the forward pass leaves for the backward pass needs a copy for every micro-batch in flight.
+ */
 static void set_copies(MotLowering *l, uint32_t in_flight)
 {
     MotProgram *p = l->program;

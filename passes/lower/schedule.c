@@ -1,4 +1,7 @@
-/* Both schedules are a warm-up of forward passes, pairs, and the rest: they differ in the warm-up's length. */
+/*
+ * Both schedules are a warm-up of forward passes, pairs, and the rest: they differ in the warm-up's
+ * length.
+ */
 #include "passes/lower/schedule.h"
 
 static uint32_t min_u32(uint32_t a, uint32_t b)

@@ -22,7 +22,10 @@ static bool has_assignments(const MotGraph *g)
     return false;
 }
 
-/* Sections of which the op is a result. Gradients are results only where nothing is updated by them (`motley grad`). */
+/*
+ * Sections of which the op is a result. Gradients are results only where nothing is updated by them
+ * (`motley grad`).
+ */
 static unsigned find_root(const MotOp *op, bool is_training)
 {
     if (op->kind == MOT_OP_OUTPUT)

@@ -1,4 +1,7 @@
-/* The two ends of what goes from stage to stage: a send at the value's op, a receive at the same place of the body. */
+/*
+ * The two ends of what goes from stage to stage: a send at the value's op, a receive at the same
+ * place of the body.
+ */
 #include "passes/lower/lowering.h"
 
 /* The sharding in which the first user of v here needs it. */
@@ -19,8 +22,8 @@ static MotSharding first_need(const MotLowering *l, MotValue v)
 }
 
 /*
- * The receiver takes its part from this buffer when it gets there: so nothing may be written to it in the meantime, and a parameter is
- * copied before it changes.
+ * The receiver takes its part from this buffer when it gets there: so nothing may be written to it
+ * in the meantime, and a parameter is copied before it changes.
  */
 static void send(MotLowering *l, const MotTransfer *t, uint32_t channel)
 {

@@ -1,9 +1,10 @@
 /*
  * Which values go from stage to stage, and when.
  *
- * A value is sent where its op stands in the body, to every stage with a user: once a micro-batch if it is of the micro-batch, else at the
- * first only (parameters, whole sums). Both sides walk the same list in the same order, so that no stage waits for what comes later
- * in the body. Inputs, constants and what else has no operands are no transfers: every stage has its own.
+ * A value is sent where its op stands in the body, to every stage with a user: once a micro-batch
+ * if it is of the micro-batch, else at the first only (parameters, whole sums). Both sides walk the
+ * same list in the same order, so that no stage waits for what comes later in the body. Inputs,
+ * constants and what else has no operands are no transfers: every stage has its own.
  */
 #ifndef MOTLEY_PASSES_LOWER_TRANSFERS_H
 #define MOTLEY_PASSES_LOWER_TRANSFERS_H

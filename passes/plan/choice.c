@@ -92,8 +92,9 @@ static bool is_param(const MotGraph *g, MotValue v)
 }
 
 /*
- * Whether the factor runs over the samples: the dim that has units, where the result has (DeMo); else its first dim, if no parameter has
- * it, but of a contraction the first dim of what comes in. Packed projections have their parts before the samples (passes/graph/unpack.c).
+ * Whether the factor runs over the samples: the dim that has units, where the result has (DeMo);
+ * else its first dim, if no parameter has it, but of a contraction the first dim of what comes in.
+ * Packed projections have their parts before the samples (passes/graph/unpack.c).
  */
 static bool is_of_samples(const MotGraph *g, const MotOp *op, const MotFactors *factors,
                           const MotFactor *f)

@@ -4,9 +4,9 @@
  * print can be traced to one place.
  *
  * An operator takes, on every device, its launch, its products, and the longer of its functions and
- * its bytes (work.h) at the device's rates; a collective takes the latency of its phases plus the largest
- * number of bytes that a device receives over the slowest link. Devices meet at every operator: the
- * step is the sum of the slowest device's times.
+ * its bytes (work.h) at the device's rates; a collective takes the latency of its phases plus the
+ * largest number of bytes that a device receives over the slowest link. Devices meet at every
+ * operator: the step is the sum of the slowest device's times.
  */
 #ifndef MOTLEY_PASSES_PLAN_COST_H
 #define MOTLEY_PASSES_PLAN_COST_H
@@ -54,7 +54,10 @@ double mot_cost_local_bytes(MotCost *cost, const MotType *type, MotSharding s, u
 double mot_cost_op(MotCost *cost, const MotOp *op, const MotFactors *factors, int factor,
                    double *times);
 
-/* Seconds at a device's rates: launch, products, and the longer of functions and memory (ir/count.h). */
+/*
+ * Seconds at a device's rates: launch, products, and the longer of functions and memory
+ * (ir/count.h).
+ */
 typedef struct MotSeconds {
     double launch;
     MotQuantity products, functions, memory;
@@ -94,7 +97,10 @@ typedef struct MotConversion {
  */
 MotConversion mot_cost_convert(MotCost *cost, const MotTransition *t, double *received,
                                double *copying);
-/* Seconds to copy a value of this sharding `runs` times, on the slowest device; times[n], if given, are added to. */
+/*
+ * Seconds to copy a value of this sharding `runs` times, on the slowest device; times[n], if given,
+ * are added to.
+ */
 double mot_cost_copy(MotCost *cost, const MotType *type, MotSharding s, double runs, double *times);
 
 /*

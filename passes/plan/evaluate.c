@@ -36,8 +36,8 @@ typedef struct {
     uint32_t *first_form; /* [values]: what the defining op left */
     uint32_t position, n_positions;
     double now; /* seconds of kernels and copies since the beginning of the step */
-    double
-        waited; /* seconds of collectives beside which there is no kernel, nor another one on the same links */
+    /* seconds of collectives beside which there is no kernel, nor another one on the same links */
+    double waited;
     double *change;                                 /* [n_positions + 1][n] bytes */
     double *received, *copying, *busy, *persistent; /* [n] */
 } Walk;
@@ -105,7 +105,9 @@ static void use_form(Walk *w, uint32_t form, uint32_t position)
             w->forms.data[form].last = position;
 }
 
-/* The operand in the sharding that the user needs: found, or made from what the defining op left. */
+/*
+ * The operand in the sharding that the user needs: found, or made from what the defining op left.
+ */
 static uint32_t take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need)
 {
     uint32_t left = w->first_form[v];
@@ -161,7 +163,10 @@ static void take_sink(Walk *w, MotOpId id)
         spend(w, id, mot_cost_copy(w->cost, mot_graph_type(w->g, op->in[0]), own, 1, w->busy));
 }
 
-/* Of operands [n_in] that lie in the memory of the result: a concat's parts; or the other way around. */
+/*
+ * Of operands [n_in] that lie in the memory of the result: a concat's parts; or the other way
+ * around.
+ */
 static void share_memory(Walk *w, const MotOp *op, const uint32_t *operands, uint32_t result)
 {
     if (op->kind != MOT_OP_CONCAT) {

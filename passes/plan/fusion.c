@@ -1,4 +1,7 @@
-/* The grouping of passes/lower/lower.c without the shardings: an op joins the open group when it can run in its loop and reads it. */
+/*
+ * The grouping of passes/lower/lower.c without the shardings: an op joins the open group when it
+ * can run in its loop and reads it.
+ */
 #include "passes/plan/fusion.h"
 
 typedef struct {

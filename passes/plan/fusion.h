@@ -12,8 +12,8 @@ typedef struct MotFusion {
     bool *is_first;   /* [ops] of its launch */
     bool *is_view;    /* [ops] no kernel at all: operand or parts lie in the result's memory */
     bool *is_inner;   /* [values] made and read within one launch: never in memory */
-    bool
-        *is_in_place; /* [values] assigned and not used otherwise: made in the parameter's memory */
+    /* [values] assigned and not used otherwise: made in the parameter's memory */
+    bool *is_in_place;
     uint64_t *is_free; /* [ops] bit i: operand i is in registers, or read by the launch already */
 } MotFusion;
 

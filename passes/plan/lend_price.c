@@ -38,7 +38,10 @@ static const MotDim *find_amount(const MotProgram *p, const MotType *type)
     return NULL;
 }
 
-/* Bytes of a buffer, but for that dim. Other dims are those of `rank`; what is a lender's at its helper is taken for the same. */
+/*
+ * Bytes of a buffer, but for that dim. Other dims are those of `rank`; what is a lender's at its
+ * helper is taken for the same.
+ */
 static double count_bytes(const MotProgram *p, const MotType *type, uint32_t rank)
 {
     double bytes = (double)mot_dtype_bytes(type->dtype);

@@ -21,7 +21,8 @@ typedef struct MotPlanStats {
 typedef struct MotPlanOpts {
     uint32_t n_devices; /* the first of the cluster; 0: all */
     /*
-     * [n_share] in the cluster's order; NULL: those that suit the plan, near the devices' speeds, less where memory is short.
+     * [n_share] in the cluster's order; NULL: those that suit the plan, near the devices' speeds,
+     * less where memory is short.
      */
     const int64_t *share;
     uint32_t n_share; /* its length, to be checked */

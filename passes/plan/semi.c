@@ -7,7 +7,10 @@
 #include <string.h>
 
 enum { QUARTERS = 4 }; /* of what a rank would cut of a layer, a step of the search */
-/* T that differs by less is the same; and a layer that is lent saves at least this part of its slowest rank's time: the model is no better. */
+/*
+ * T that differs by less is the same; and a layer that is lent saves at least this part of its
+ * slowest rank's time: the model is no better.
+ */
 static const double LEAST = 1e-9, WORTH = 0.1;
 
 typedef struct {
@@ -23,7 +26,10 @@ static uint32_t at(const MotSurplus *in, uint32_t rank, uint32_t layer)
     return rank * in->n_layers + layer;
 }
 
-/* Of the rank's part of the layer what nobody computes, and what others do; and what it computes of another's. */
+/*
+ * Of the rank's part of the layer what nobody computes, and what others do; and what it computes of
+ * another's.
+ */
 typedef struct {
     int64_t cut, lent, helped;
     uint32_t helpers;
@@ -157,7 +163,10 @@ static void fit_layer(Search *s, uint32_t l)
 
 /* ---- All layers ---- */
 
-/* Seconds of layers that are not lent, with all else: the slowest rank, and what it waits for those that are slower in a layer. */
+/*
+ * Seconds of layers that are not lent, with all else: the slowest rank, and what it waits for those
+ * that are slower in a layer.
+ */
 static double slowest_of(const MotSurplus *in, const double *rest, double met)
 {
     double products = 0;
@@ -175,7 +184,10 @@ static double time_without(const Search *s, uint32_t l, double *out_time)
     return out_time[find_slowest(out_time, in->n)];
 }
 
-/* Lends layers, one after the other, by which T falls; returns T. `rest`: the ranks' seconds in all else. */
+/*
+ * Lends layers, one after the other, by which T falls; returns T. `rest`: the ranks' seconds in all
+ * else.
+ */
 static double choose_layers(Search *s, double *rest)
 {
     const MotSurplus *in = s->in;
@@ -222,7 +234,10 @@ static int64_t find_step(const Search *s, uint32_t k)
     return step;
 }
 
-/* Seconds that the layer's part of the rank's step would lose by all of its cuts, for what they cost. */
+/*
+ * Seconds that the layer's part of the rank's step would lose by all of its cuts, for what they
+ * cost.
+ */
 static double worth(const Search *s, uint32_t i, uint32_t l)
 {
     const MotSurplus *in = s->in;
@@ -247,7 +262,10 @@ static uint32_t find_layer(const Search *s, uint32_t i)
     return best;
 }
 
-/* The slowest rank that may still cut leaves out more; gives the layer, or n_layers. `rest` as choose_layers left it. */
+/*
+ * The slowest rank that may still cut leaves out more; gives the layer, or n_layers. `rest` as
+ * choose_layers left it.
+ */
 static uint32_t cut_more(Search *s, const double *rest)
 {
     const MotSurplus *in = s->in;

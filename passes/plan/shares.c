@@ -18,8 +18,8 @@ static void reduce(int64_t *share, uint32_t n)
 enum { MOST = 64 }; /* devices, and the largest share by speed */
 
 /*
- * The largest relative error of speed / fastest rounded to multiples of 1 / denominator. Those whose share is 0 whatever the denominator
- * don't count: their error hides the others'.
+ * The largest relative error of speed / fastest rounded to multiples of 1 / denominator. Those
+ * whose share is 0 whatever the denominator don't count: their error hides the others'.
  */
 static double rounding_error(const double *speed, uint32_t n, double fastest, int64_t denominator)
 {

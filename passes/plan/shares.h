@@ -1,7 +1,8 @@
 /*
- * Shares of the devices on one mesh axis: by their speeds, and better ones for a plan. Devices do some work whatever their share (they read operands
- * that are whole everywhere, they launch), and the fewer rows a device has the more of its time that is; and units are whole. So the
- * shares that suit a plan best are not quite the speeds.
+ * Shares of the devices on one mesh axis: by their speeds, and better ones for a plan. Devices do
+ * some work whatever their share (they read operands that are whole everywhere, they launch), and
+ * the fewer rows a device has the more of its time that is; and units are whole. So the shares that
+ * suit a plan best are not quite the speeds.
  */
 #ifndef MOTLEY_PASSES_PLAN_SHARES_H
 #define MOTLEY_PASSES_PLAN_SHARES_H
@@ -9,8 +10,8 @@
 #include "ir/cluster.h"
 
 /*
- * Small integers in the ratio of the devices' speeds, within 1 % where integers up to 64 allow it. So a device whose speed is less than 1/128
- * of the fastest one's has none.
+ * Small integers in the ratio of the devices' speeds, within 1 % where integers up to 64 allow it.
+ * So a device whose speed is less than 1/128 of the fastest one's has none.
  */
 void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n_devices, int64_t *out_share);
 
@@ -18,8 +19,9 @@ void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n_devices, int64_
 typedef double MotShareTime(void *data);
 
 /*
- * Local search from share[n], in steps that become smaller: returns the time of the shares that it leaves there. A share neither becomes 0 nor
- * stops being it. Deterministic; some tens of evaluations a device.
+ * Local search from share[n], in steps that become smaller: returns the time of the shares that it
+ * leaves there. A share neither becomes 0 nor stops being it. Deterministic; some tens of
+ * evaluations a device.
  */
 double mot_shares_search(int64_t *share, uint32_t n, MotShareTime *time, void *data);
 

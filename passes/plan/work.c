@@ -1,4 +1,7 @@
-/* What of an op's counts (ir/count.h) a factor divides; bytes come from operands and results that are in memory. */
+/*
+ * What of an op's counts (ir/count.h) a factor divides; bytes come from operands and results that
+ * are in memory.
+ */
 #include "passes/plan/work.h"
 
 #include "ir/count.h"
@@ -15,7 +18,10 @@ static MotQuantity find_functions(const MotGraph *g, const MotOp *op, const MotF
         bool runs_over_all = f && (class == MOT_POINTWISE ? f->out_dim[0] >= 0 : f->in_dim[0] >= 0);
         return runs_over_all ? (MotQuantity){.split = all} : (MotQuantity){.whole = all};
     }
-    /* The factors of a composite without elements do not fit one another: a reshape in it relates no dims. */
+    /*
+     * The factors of a composite without elements do not fit one another: a reshape in it relates
+     * no dims.
+     */
     if (!f || mot_type_elements(mot_graph_type(g, op->out[0])) == 0)
         return (MotQuantity){.whole = all};
     if (f->size < 2)
@@ -30,7 +36,9 @@ static MotQuantity find_functions(const MotGraph *g, const MotOp *op, const MotF
     return (MotQuantity){.whole = all - split, .split = split};
 }
 
-/* FLOPs that do not shrink with the factor: what would be left of the op if the factor had size 0. */
+/*
+ * FLOPs that do not shrink with the factor: what would be left of the op if the factor had size 0.
+ */
 static MotQuantity find_flops(const MotGraph *g, const MotOp *op, const MotFactor *f)
 {
     double all = mot_count_flops(g, op);

@@ -15,11 +15,15 @@ enum {
 };
 static const double ONE_STEP = 1 / (double)SHORT; /* of the short window */
 /*
- * A straggler's step takes this much longer than the median: in seven of the short window's steps, or in three quarters of the long one's. With
- * steps whose logarithms scatter by 0.3, seven of eight are so by chance a few times in a million.
+ * A straggler's step takes this much longer than the median: in seven of the short window's steps,
+ * or in three quarters of the long one's. With steps whose logarithms scatter by 0.3, seven of
+ * eight are so by chance a few times in a million.
  */
 static const double CLEARLY = 1.5, STEADILY = 1.15;
-/* More cuts save at least this part of a step; fewer of them are worth a change from this part of the cuts on. */
+/*
+ * More cuts save at least this part of a step; fewer of them are worth a change from this part of
+ * the cuts on.
+ */
 static const double GAIN = 0.08, FEWER = 0.2;
 
 /* Seconds a step, uncut; whole: other and all layers. */
@@ -40,8 +44,8 @@ struct MotZero {
     const double *part;
     MotZeroOpts opts;
     double spent; /* of the budget, in steps */
-    uint32_t
-        since; /* steps since the cuts last changed; the newest is at (since - WARM_UP - 1) % LONG */
+    /* steps since the cuts last changed; the newest is at (since - WARM_UP - 1) % LONG */
+    uint32_t since;
     uint32_t window;       /* the newest steps that `rank` is from */
     double *other, *layer; /* [LONG][n], [LONG][n * n_layers]: as if nothing were cut; a ring */
     double took[LONG];     /* by the slowest rank, as it was */
@@ -271,7 +275,10 @@ static void find_ranks(MotZero *z)
     }
 }
 
-/* That part of the window's steps in which the rank was fastest ends at this ratio to the median rank. */
+/*
+ * That part of the window's steps in which the rank was fastest ends at this ratio to the median
+ * rank.
+ */
 static double ratio_at(const MotZero *z, uint32_t i, double part)
 {
     double ratio[LONG], all[MOT_BALANCE_RANKS];
@@ -302,7 +309,10 @@ static bool is_clearly_usual(const MotZero *z, uint32_t i)
     return ratio_at(z, i, 1 - ONE_STEP) < STEADILY;
 }
 
-/* A rank that cuts is one until it is as fast as the others; beside a clear case, who is steadily behind for as long is one too. */
+/*
+ * A rank that cuts is one until it is as fast as the others; beside a clear case, who is steadily
+ * behind for as long is one too.
+ */
 static bool straggles(const MotZero *z, uint32_t i)
 {
     if (cuts(z, i))

@@ -1,7 +1,8 @@
 /*
- * The C API as a program of someone else uses it: nothing but motley.h and the shared library. The MLP's export is trained on two
- * devices and has PyTorch's losses; its weights go to a second model that runs forward, and into a file; and every wrong call is
- * an error with a text, after which the model goes on.
+ * The C API as a program of someone else uses it: nothing but motley.h and the shared library. The
+ * MLP's export is trained on two devices and has PyTorch's losses; its weights go to a second model
+ * that runs forward, and into a file; and every wrong call is an error with a text, after which the
+ * model goes on.
  */
 #include <motley.h>
 
@@ -252,7 +253,10 @@ static void steps_take_no_memory(MotleyModel *m)
     CHECK(count_pages() - before < MAY_GROW_PAGES);
 }
 
-/* The mean over a batch and its copy is that over the batch: two of them a step have the losses of one. */
+/*
+ * The mean over a batch and its copy is that over the batch: two of them a step have the losses of
+ * one.
+ */
 static void accumulated_batches_stand_one_after_the_other(void)
 {
     MotleyModel *m = motley_new();
@@ -276,7 +280,9 @@ static void accumulated_batches_stand_one_after_the_other(void)
     motley_free(m);
 }
 
-/* A process that dies is named; then the model can only be freed. Under TSan devices are threads. */
+/*
+ * A process that dies is named; then the model can only be freed. Under TSan devices are threads.
+ */
 static void a_killed_device_is_named(void)
 {
 #if defined(__has_feature)

@@ -1,7 +1,8 @@
 /*
- * DeMo against the paper's formulas, written a second time in Python (tests/fixtures/demo.py): 20 steps of a network with parameters of
- * every kind of shape, for 1, 2 and 4 replicas and each option, on one device and on several, evenly and not. All parameters equal
- * the oracle's to 1e-5. Which devices compute what must not matter.
+ * DeMo against the paper's formulas, written a second time in Python (tests/fixtures/demo.py): 20
+ * steps of a network with parameters of every kind of shape, for 1, 2 and 4 replicas and each
+ * option, on one device and on several, evenly and not. All parameters equal the oracle's to 1e-5.
+ * Which devices compute what must not matter.
  */
 #include <motley.h>
 
@@ -38,7 +39,10 @@ static void check(int holds, const char *what, const MotleyModel *model)
     printf("FAILED: %s\n  %s\n", what, model ? motley_error(model) : "");
 }
 
-/* The elements of FOLDER/CASE<suffix>, a .npy file of format 1, up to `bytes`; gives the bytes read. */
+/*
+ * The elements of FOLDER/CASE<suffix>, a .npy file of format 1, up to `bytes`; gives the bytes
+ * read.
+ */
 static size_t read_npy(int n, const char *suffix, void *to, size_t bytes)
 {
     char path[128];

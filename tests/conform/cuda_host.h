@@ -1,8 +1,10 @@
 /*
- * A device backend that runs the CUDA text of kernels on the CPU (cuda_shim.cpp says how). Texts are collected, compiled
- * as one library, and loaded; a kernel is launched with a few blocks, in another order every time.
+ * A device backend that runs the CUDA text of kernels on the CPU (cuda_shim.cpp says how). Texts
+ * are collected, compiled as one library, and loaded; a kernel is launched with a few blocks, in
+ * another order every time.
  *
- * Needs g++ when the tests run: which accesses the calls are for that -fsanitize=thread makes is another matter in clang.
+ * Needs g++ when the tests run: which accesses the calls are for that -fsanitize=thread makes is
+ * another matter in clang.
  */
 #ifndef MOTLEY_TESTS_CONFORM_CUDA_HOST_H
 #define MOTLEY_TESTS_CONFORM_CUDA_HOST_H

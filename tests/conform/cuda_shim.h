@@ -1,6 +1,6 @@
 /*
- * CUDA C as host C++: what the generated text (codegen/cuda.h) finds of CUDA. Included before it; the
- * threads behind it are cuda_shim.cpp's. Numbers of lines name barriers.
+ * CUDA C as host C++: what the generated text (codegen/cuda.h) finds of CUDA. Included before it;
+ * the threads behind it are cuda_shim.cpp's. Numbers of lines name barriers.
  */
 #ifndef MOTLEY_TESTS_CONFORM_CUDA_SHIM_H
 #define MOTLEY_TESTS_CONFORM_CUDA_SHIM_H

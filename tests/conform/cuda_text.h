@@ -1,4 +1,7 @@
-/* CUDA texts that differ in the kernel's name only are one: dims that the text does not use, operands of other names. */
+/*
+ * CUDA texts that differ in the kernel's name only are one: dims that the text does not use,
+ * operands of other names.
+ */
 #ifndef MOTLEY_TESTS_CONFORM_CUDA_TEXT_H
 #define MOTLEY_TESTS_CONFORM_CUDA_TEXT_H
 

@@ -1,8 +1,9 @@
 /*
- * The cases of the conformance suite: kernels as text, in a table by what they exercise. Inputs are filled by their names: x* and g*
- * normal, p* in [0.1, 3), m* normal or -inf, z* zeros, i<N>* integers below N, n* integers from -50 to 50, lr 0.01, step 3,
- * a<K>* rows of K ascending integers below 6 K, w_WIRE* messages of 3 of 20 such entries.
- * A case with symbols runs under two bindings of them with one image.
+ * The cases of the conformance suite: kernels as text, in a table by what they exercise. Inputs are
+ * filled by their names: x* and g* normal, p* in [0.1, 3), m* normal or -inf, z* zeros, i<N>*
+ * integers below N, n* integers from -50 to 50, lr 0.01, step 3, a<K>* rows of K ascending integers
+ * below 6 K, w_WIRE* messages of 3 of 20 such entries. A case with symbols runs under two bindings
+ * of them with one image.
  */
 #ifndef MOTLEY_TESTS_CONFORM_DEVICE_CASES_H
 #define MOTLEY_TESTS_CONFORM_DEVICE_CASES_H
@@ -64,7 +65,10 @@ typedef struct Case {
     {"attention " name, sym,                                                                       \
      IN("xq", tq) IN("xk", tk) IN("xv", tv) mask_in                                                \
      "%o, %l = attention %xq %xk %xv" mask " {" attrs "} : " to ", " tl "\n" OUT("o") OUT("l")}
-/* out and lse are what attention gives: both ops are in the graph of the reference, lse and out are operands of the kernel. */
+/*
+ * out and lse are what attention gives: both ops are in the graph of the reference, lse and out are
+ * operands of the kernel.
+ */
 #define ATTENTION_GRAD(name, sym, tq, tk, tv, to, tl, attrs, mask_in, mask)                        \
     {"attention_grad " name, sym,                                                                  \
      IN("xq", tq) IN("xk", tk) IN("xv", tv) IN("o", to) IN("l", tl) IN("g", to) mask_in            \
@@ -111,7 +115,7 @@ typedef struct Case {
     IN(z, type "[1001]") "%y = " op " %i2 %" x " %" z " : " to "[1001]\n" OUT("y")
 
 static const Case cases[] = {
-/* ---- Pointwise: every row in the first class that it takes; tails, zero sizes, broadcasting, integers ---- */
+/* ---- Pointwise: every row in its first class; tails, zero sizes, broadcasting, integers ---- */
 #define POINTWISE(id, name, arity, classes, result, expression)                                    \
     {"row " #name, NO_SYMBOLS,                                                                     \
      (classes) & FLOAT ? ROW_##arity(#name, "x", "xz", "f32", ROW_##result("f32"))                 \
@@ -476,7 +480,7 @@ static const Case cases[] = {
          "xz",
          "f32[@bx4x12]") "%y = contract %x %xz {spec=\"bthd,hdc->btc\"} : f32[@ax5x12]\n" OUT("y")},
 
-    /* ---- Cut contractions: forms, lists of every length, several tiles, outer loops, sums without a GEMM ---- */
+    /* ---- Cut contractions: forms, lists of every length, several tiles, outer loops; no GEMM ---- */
     LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "6", "f32[5x9]"),
     LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "0", "f32[5x9]"),
     LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "1", "f32[5x9]"),
@@ -542,7 +546,8 @@ static const Case cases[] = {
 };
 
 /*
- * Kernels of batched launches, over lines of @n elements; and the same over dims, which must give the same bits where no sum is in it.
+ * Kernels of batched launches, over lines of @n elements; and the same over dims, which must give
+ * the same bits where no sum is in it.
  */
 typedef struct BatchedCase {
     const char *name, *flat, *shaped;

@@ -1,5 +1,6 @@
 /*
- * A kernel on random operands: the reference computes it, a device computes it, both are compared. For the tests of this folder.
+ * A kernel on random operands: the reference computes it, a device computes it, both are compared.
+ * For the tests of this folder.
  */
 #ifndef MOTLEY_TESTS_CONFORM_KERNEL_RUN_H
 #define MOTLEY_TESTS_CONFORM_KERNEL_RUN_H
@@ -141,8 +142,8 @@ static inline bool is_close(double expected, double got, double scale, bool is_f
 }
 
 /*
- * Floats within 1e-5 of the value and of the tensor's root mean square; everything else equal; nothing written behind the end. NULL, or
- * what differs.
+ * Floats within 1e-5 of the value and of the tensor's root mean square; everything else equal;
+ * nothing written behind the end. NULL, or what differs.
  */
 static inline const char *find_difference(MotCtx *ctx, const Run *r)
 {

@@ -1,6 +1,6 @@
 /*
- * The training Programs of the committed models, on one device and on four of uneven shares, for tests that want the kernels
- * which lowering really makes.
+ * The training Programs of the committed models, on one device and on four of uneven shares, for
+ * tests that want the kernels which lowering really makes.
  */
 #ifndef MOTLEY_TESTS_CONFORM_MODEL_PROGRAMS_H
 #define MOTLEY_TESTS_CONFORM_MODEL_PROGRAMS_H

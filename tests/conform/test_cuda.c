@@ -1,7 +1,8 @@
 /*
- * The CUDA text of every kernel of every committed model, on 1 and on 4 devices, and of what no model
- * has (cut contractions) compiles: a batch of them for sm_80, the next for sm_90, the next for sm_100; with --all each for all three.
- * No GPU is needed, but NVRTC: without it the test is skipped.
+ * The CUDA text of every kernel of every committed model, on 1 and on 4 devices, and of what no
+ * model has (cut contractions) compiles: a batch of them for sm_80, the next for sm_90, the next
+ * for sm_100; with --all each for all three. No GPU is needed, but NVRTC: without it the test is
+ * skipped.
  */
 #include "codegen/kernel.h"
 #include "codegen/nvrtc.h"
@@ -14,12 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    N_ARCHS = 3,
-    BATCH = 32,
-    N_THREADS = 2,
-    SKIPPED = 77
-}; /* BATCH: kernels that NVRTC gets at once */
+/* BATCH: kernels that NVRTC gets at once. */
+enum { N_ARCHS = 3, BATCH = 32, N_THREADS = 2, SKIPPED = 77 };
 
 static const int archs[N_ARCHS] = {80, 90, 100};
 

@@ -1,7 +1,8 @@
 /*
- * The CUDA text, run on the CPU (cuda_host.h): every launch of the committed models' training Programs against the reference, on one
- * device and on four of uneven shares, one of them zero; and that every barrier of the text is needed, which says that the host would
- * tell of one that is missing.
+ * The CUDA text, run on the CPU (cuda_host.h): every launch of the committed models' training
+ * Programs against the reference, on one device and on four of uneven shares, one of them zero; and
+ * that every barrier of the text is needed, which says that the host would tell of one that is
+ * missing.
  */
 #include "codegen/kernel.h"
 #include "tests/conform/case_run.h"
@@ -50,7 +51,10 @@ static int64_t find_limit(const MotGraph *g, const MotOp *op)
     return table->dims[table->rank - 1];
 }
 
-/* The first use of a value that asks for something, through pointwise ops (such as the guard of negative indices). */
+/*
+ * The first use of a value that asks for something, through pointwise ops (such as the guard of
+ * negative indices).
+ */
 static Use trace_use(const MotGraph *g, MotValue v, int64_t *out_limit)
 {
     for (uint32_t i = 0; i < g->body.n; i++) {
@@ -233,7 +237,10 @@ static bool goes_wrong(CaseLaunch *l)
     return is_wrong;
 }
 
-/* Leaves out one by one the barriers that this case meets, but for those that are known to be needed. */
+/*
+ * Leaves out one by one the barriers that this case meets, but for those that are known to be
+ * needed.
+ */
 static void skip_barriers(const Case *c, bool *is_needed)
 {
     CaseLaunch l;

@@ -1,7 +1,7 @@
 /*
- * The conformance suite: every backend computes every case of device_cases.h and is held against the reference, also with results in
- * the memory of operands, where lowering puts them there. A row of the op table
- * without a case is a failure unless it is listed as one that launches nothing.
+ * The conformance suite: every backend computes every case of device_cases.h and is held against
+ * the reference, also with results in the memory of operands, where lowering puts them there. A row
+ * of the op table without a case is a failure unless it is listed as one that launches nothing.
  */
 #include "codegen/codegen.h"
 #include "codegen/kernel.h"
@@ -227,7 +227,10 @@ static void batched_launches(void **state)
 
 /* ---- Coverage ---- */
 
-/* What lowering never launches: values that the host fills, sinks, and what owns a region (refused, test_regions.c). */
+/*
+ * What lowering never launches: values that the host fills, sinks, and what owns a region (refused,
+ * test_regions.c).
+ */
 static const MotOpKind without_kernel[] = {MOT_OP_NONE,     MOT_OP_INPUT,  MOT_OP_PARAM,
                                            MOT_OP_CONSTANT, MOT_OP_OUTPUT, MOT_OP_ASSIGN,
                                            MOT_OP_GRADIENT, MOT_OP_SCAN};
@@ -253,7 +256,10 @@ static void every_row_has_a_case(void **state)
 
 /* ---- Shapes ---- */
 
-/* Cut contractions whose matrices have unit strides are GEMMs behind a packing prologue, not sums of products. */
+/*
+ * Cut contractions whose matrices have unit strides are GEMMs behind a packing prologue, not sums
+ * of products.
+ */
 static void cut_matrices_are_gemms(void **state)
 {
     (void)state;

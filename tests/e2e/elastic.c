@@ -1,11 +1,15 @@
 /*
- * Elastic trainings: ranks die, hang, leave and join at random moments, and shares change, columns are lent or cut and the plan is made anew, because
- * devices change their speed; the training goes on each time, within seconds. In the end its log has every step once, with the loss of an
- * undisturbed run (so every step had its own samples, whoever computed it; what cuts has losses of its own), and no process is left. Plans that replicate
- * all state lose no step: they never go back to a checkpoint.
+ * Elastic trainings: ranks die, hang, leave and join at random moments, and shares change, columns
+ * are lent or cut and the plan is made anew, because devices change their speed; the training goes
+ * on each time, within seconds. In the end its log has every step once, with the loss of an
+ * undisturbed run (so every step had its own samples, whoever computed it; what cuts has losses of
+ * its own), and no process is left. Plans that replicate all state lose no step: they never go back
+ * to a checkpoint.
  *
- *     elastic [--seed N] [--runs N] [--all] [--patience S]      a failure prints the seed; --all: 200 trainings; on a machine where a rank may get
- *                                                               no core for seconds, it hangs after S of them
+ *     elastic [--seed N] [--runs N] [--all] [--patience S]
+ *
+ * A failure prints the seed. --all: 200 trainings. --patience: on a machine where a rank may get no
+ * core for seconds, it hangs after S of them.
  */
 #include "tests/e2e/storm.h"
 
@@ -26,7 +30,10 @@ enum { N_RUNS = 3 }; /* a start takes seconds */
 enum { N_RUNS = 8 };
 #endif
 
-/* How operators are split: everything replicated but the batch, parameters split wherever they can be, and the planner's mix. */
+/*
+ * How operators are split: everything replicated but the batch, parameters split wherever they can
+ * be, and the planner's mix.
+ */
 enum { REPLICATED, SPLIT, MIX, N_PLANS };
 static const char *const plans[N_PLANS][5] = {{"--fix=*=batch", "--fix=*weight=replicate",
                                                "--fix=*bias=replicate", "--fix=onnx::*=replicate"},
@@ -34,8 +41,9 @@ static const char *const plans[N_PLANS][5] = {{"--fix=*=batch", "--fix=*weight=r
                                               {NULL}};
 
 /*
- * What is done about devices that change their speed. Where the clock is modelled they do, whatever else the machine has to do. What is lent
- * or cut are columns of weights that are split, which they are from `first_plan` on.
+ * What is done about devices that change their speed. Where the clock is modelled they do, whatever
+ * else the machine has to do. What is lent or cut are columns of weights that are split, which they
+ * are from `first_plan` on.
  */
 enum { OFF, SHARES, MIGRATE, AUTO, ZERO, SEMI, N_MODES };
 static const struct {
@@ -197,7 +205,10 @@ static void hit_rank(Test *t, Run *run, Job *job)
     run->n_members--;
 }
 
-/* Whether `motley VERB OUT ...` was done. It may be refused: the device is a member already, or none, or the training is over. */
+/*
+ * Whether `motley VERB OUT ...` was done. It may be refused: the device is a member already, or
+ * none, or the training is over.
+ */
 static bool ask(Test *t, const Run *run, const char *verb, const char *device)
 {
     const char *out = path_of(t, run->out, "");
@@ -214,7 +225,10 @@ static bool ask(Test *t, const Run *run, const char *verb, const char *device)
     return status == 0;
 }
 
-/* Something happens. So many members are left that those hit before it was noticed are not the last ones. */
+/*
+ * Something happens. So many members are left that those hit before it was noticed are not the last
+ * ones.
+ */
 static void change(Test *t, Run *run, Job *job)
 {
     static const char *const devices[] = {"cpu0", "cpu1", "cpu2",

@@ -1,7 +1,8 @@
 /*
- * Ranks and hosts that die or hang at random moments. One training is killed again and again and resumed each time, until it is through; then
- * its log and its checkpoint must be those of an undisturbed run, byte for byte. On the way: exit code 6 and a message that names
- * rank, device and place, within 2 s, and no process is left.
+ * Ranks and hosts that die or hang at random moments. One training is killed again and again and
+ * resumed each time, until it is through; then its log and its checkpoint must be those of an
+ * undisturbed run, byte for byte. On the way: exit code 6 and a message that names rank, device and
+ * place, within 2 s, and no process is left.
  *
  *     kills [--seed N] [--kills N]      a failure prints the seed
  */
@@ -91,7 +92,10 @@ static void compare_with_calm(Test *t, const char *out)
     }
 }
 
-/* The training came through before it was hit: it is held against the undisturbed one, and another one starts. */
+/*
+ * The training came through before it was hit: it is held against the undisturbed one, and another
+ * one starts.
+ */
 static void finish(Test *t, const char *out)
 {
     compare_with_calm(t, out);
@@ -146,7 +150,10 @@ static bool hit_host(Test *t, const Job *job)
     return WIFSIGNALED(status);
 }
 
-/* Everybody stops for longer than the timeout and goes on, as with Ctrl-Z: nobody hangs. The harm comes later. */
+/*
+ * Everybody stops for longer than the timeout and goes on, as with Ctrl-Z: nobody hangs. The harm
+ * comes later.
+ */
 static void pause_all(Test *t, const Job *job)
 {
     kill(-job->host, SIGSTOP);
@@ -209,7 +216,10 @@ static void damage(Test *t, const char *path, bool cuts)
     check(t, file && fclose(file) == 0 && is_done, "%s can't be damaged", path);
 }
 
-/* The newest checkpoint is damaged: the one before it is used, with a message, and leads to the same end. */
+/*
+ * The newest checkpoint is damaged: the one before it is used, with a message, and leads to the
+ * same end.
+ */
 static void check_damaged(Test *t)
 {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors",

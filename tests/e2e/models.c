@@ -1,11 +1,15 @@
 /*
- * Every committed export against PyTorch: outputs, every gradient by initializer, and 20 losses of every optimizer, on one device and
- * on several with even, uneven and zero shares and a resize in between. The command is run as a user would run it ($MOTLEY).
+ * Every committed export against PyTorch: outputs, every gradient by initializer, and 20 losses of
+ * every optimizer, on one device and on several with even, uneven and zero shares and a resize in
+ * between. The command is run as a user would run it ($MOTLEY).
  *
- *     models [--backend NAME] [--all]     without --all: one optimizer and one split an export, in turn
+ *     models [--backend NAME] [--all]
  *
- * Tolerances (r: PyTorch float64, t: PyTorch float32, a: ours): ||a - r|| <= 10 max(||t - r||, 2^-23 ||r||,
- * 2^-23 ||all gradients|| sqrt(share of elements)); curves: |difference| <= 1e-4 of the first loss.
+ * Without --all: one optimizer and one split an export, in turn.
+ *
+ * Tolerances (r: PyTorch float64, t: PyTorch float32, a: ours): ||a - r|| <= 10 max(||t - r||,
+ * 2^-23 ||r||, 2^-23 ||all gradients|| sqrt(share of elements)); curves: |difference| <= 1e-4 of
+ * the first loss.
  */
 #include "runtime/npy.h"
 #include "support/file.h"

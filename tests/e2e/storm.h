@@ -1,6 +1,6 @@
 /*
- * What the tests share that start a training and harm it at random moments: processes, chance, what a training leaves. All numbers
- * are drawn from a seed, which a failure prints.
+ * What the tests share that start a training and harm it at random moments: processes, chance, what
+ * a training leaves. All numbers are drawn from a seed, which a failure prints.
  */
 #ifndef MOTLEY_TESTS_E2E_STORM_H
 #define MOTLEY_TESTS_E2E_STORM_H

@@ -1,7 +1,8 @@
 /*
- * Refusals of the operating system, one at a time: MOTLEY_FAIL=KIND:N with N walking over what the commands do. Each must end with a message
- * and the exit code of a refusal, without a leak (under ASan), and leave earlier checkpoints and no drafts; a training must
- * then go on as if nothing had been.
+ * Refusals of the operating system, one at a time: MOTLEY_FAIL=KIND:N with N walking over what the
+ * commands do. Each must end with a message and the exit code of a refusal, without a leak (under
+ * ASan), and leave earlier checkpoints and no drafts; a training must then go on as if nothing had
+ * been.
  *
  *     walk [--seed N] [--samples N]     N a kind beside the first few; a failure prints a command
  */
@@ -117,7 +118,10 @@ static void check_folder(Test *t, const char *command, size_t k)
         fail(t, command, "the training does not go on as if nothing had been");
 }
 
-/* The N-th call is refused. What can do without (a kernel cache that can't be written, say) may still succeed. */
+/*
+ * The N-th call is refused. What can do without (a kernel cache that can't be written, say) may
+ * still succeed.
+ */
 static void refuse(Test *t, size_t k, MotFault kind, uint32_t n)
 {
     MotScope scope = mot_scope_begin(&t->ctx);

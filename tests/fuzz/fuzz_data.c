@@ -1,5 +1,6 @@
 /*
- * Any bytes as a file of data: never a crash, and what was read is as large as its type says. The first byte chooses the format.
+ * Any bytes as a file of data: never a crash, and what was read is as large as its type says. The
+ * first byte chooses the format.
  */
 #include "runtime/csv.h"
 #include "runtime/idx.h"

@@ -1,4 +1,7 @@
-/* The ONNX reader over memory: scan, parse, checks, tensors. Whatever the bytes, it ends with a status, and with a text. */
+/*
+ * The ONNX reader over memory: scan, parse, checks, tensors. Whatever the bytes, it ends with a
+ * status, and with a text.
+ */
 #include "frontend/onnx_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

@@ -1,6 +1,7 @@
 /*
- * N micro-batches of B rows give the step that one batch of N * B rows gives: losses and parameters, under every optimizer, with
- * clipping, with labels that do not count in unequal numbers, on one device and on several with uneven shares and a resize.
+ * N micro-batches of B rows give the step that one batch of N * B rows gives: losses and
+ * parameters, under every optimizer, with clipping, with labels that do not count in unequal
+ * numbers, on one device and on several with uneven shares and a resize.
  */
 #include "tests/plan_run.h"
 

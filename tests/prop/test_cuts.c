@@ -1,8 +1,10 @@
 /*
- * Cut layers against the whole computation with masked operands: random lists on ranks that split layers by rows, columns or samples, with
- * uneven and zero shares. A layer of which a rank leaves out columns is the layer with a mask over the weight (over the input, where ranks
- * have samples of their own), and its gradients are those of that; the oracle is the training graph with these masks, evaluated by one device.
- * Also: what stands where gradients were left out, no decay there, and no trace of cuts in evaluation or where nothing is cut.
+ * Cut layers against the whole computation with masked operands: random lists on ranks that split
+ * layers by rows, columns or samples, with uneven and zero shares. A layer of which a rank leaves
+ * out columns is the layer with a mask over the weight (over the input, where ranks have samples of
+ * their own), and its gradients are those of that; the oracle is the training graph with these
+ * masks, evaluated by one device. Also: what stands where gradients were left out, no decay there,
+ * and no trace of cuts in evaluation or where nothing is cut.
  *
  *     test_cuts [--seed N]      reproduces one failure
  */
@@ -18,7 +20,10 @@ enum { N_SEEDS = 1 };
 /* Who helps whom in a mesh of two, and of four: position + 1. */
 static const int64_t lenders[][MAX_DEVICES] = {{0, 1}, {0, 0, 2, 1}};
 
-/* Some of the kept columns go to the rank's helpers instead; at least one stays. Returns how many do. */
+/*
+ * Some of the kept columns go to the rank's helpers instead; at least one stays. Returns how many
+ * do.
+ */
 static int64_t lend_some(MotSession *session, const MotProgram *p, uint32_t cut, uint32_t rank,
                          int64_t *kept, int64_t n, unsigned *seed)
 {
@@ -39,7 +44,10 @@ static int64_t lend_some(MotSession *session, const MotProgram *p, uint32_t cut,
     return n;
 }
 
-/* Cuts some ranks at random, which also lend some columns where that is possible; says what they left out. */
+/*
+ * Cuts some ranks at random, which also lend some columns where that is possible; says what they
+ * left out.
+ */
 static void cut_some(MotSession *session, const MotProgram *p, uint32_t cut, const Layer *layer,
                      int64_t columns, unsigned *seed, Lists *out)
 {
@@ -183,7 +191,10 @@ static void cut_layers_are_masked_ones(void **state)
     }
 }
 
-/* A rank that leaves some columns out and has others compute some: what these compute is as if it did so itself. */
+/*
+ * A rank that leaves some columns out and has others compute some: what these compute is as if it
+ * did so itself.
+ */
 static void cut_layers_that_are_lent_too(void **state)
 {
     static const char *const backends[] = {"ref", "cpu"};
@@ -321,7 +332,9 @@ static void lend_layers(Run *r, unsigned *seed)
     require(r->job.ctx, mot_session_rebind(r->session));
 }
 
-/* Two steps, the second one cut, and both lent with `lends`; every weight that was cut is checked. */
+/*
+ * Two steps, the second one cut, and both lent with `lends`; every weight that was cut is checked.
+ */
 static void check_fill(MotCtx *ctx, MotCutFill fill, const char *optimizer, double decay,
                        const char *backend, bool lends)
 {
@@ -378,7 +391,10 @@ static void what_is_cut_does_not_decay(void **state)
 
 /* ---- Which columns ---- */
 
-/* The second decision stands when the weights would be looked at again, and is carried out a step later. */
+/*
+ * The second decision stands when the weights would be looked at again, and is carried out a step
+ * later.
+ */
 enum {
     N_LEFT_OUT = 7,
     FIRST_LOOK = 4,
@@ -386,7 +402,10 @@ enum {
     N_LOOKS = 6
 };
 
-/* Decides two steps ahead that rank 0 leaves out so many columns of every layer, the second time as many others. */
+/*
+ * Decides two steps ahead that rank 0 leaves out so many columns of every layer, the second time as
+ * many others.
+ */
 static void decide_twice(void *self, const MotCutTimes *t, MotCutDecision *out)
 {
     static const uint32_t lender[MAX_DEVICES];
@@ -418,8 +437,9 @@ static void renew(const MotTensor *now, const MotTensor *last, int dim, int64_t 
 }
 
 /*
- * Those that owe least are the ones that the session cuts; which these are. What a column owes is its priority for each step since the last look up
- * to which it was computed, and up to the next look.
+ * Those that owe least are the ones that the session cuts; which these are. What a column owes is
+ * its priority for each step since the last look up to which it was computed, and up to the next
+ * look.
  */
 static void check_least(const MotSession *session, const double *priority, const int64_t *computed,
                         int64_t step, int64_t columns, bool *out_is_cut)
@@ -530,7 +550,10 @@ static void check_fixture(MotCtx *ctx, MotCutFill fill, const char *name, const 
     mot_session_close(r.session);
 }
 
-/* Weights, moments and losses after a whole step and three that are cut, whatever fills the gradients. */
+/*
+ * Weights, moments and losses after a whole step and three that are cut, whatever fills the
+ * gradients.
+ */
 static void parameters_are_those_of_pytorch(void **state)
 {
     static const char *const backends[] = {"ref", "cpu"};

@@ -1,7 +1,8 @@
 /*
- * The gradient of every row of the op table against central differences in float64, over several shapes, with broadcasting
- * and with empty tensors. Loss: the sum of all elements of the results under test, each times a random weight. A row that can
- * be differentiated and has no case fails the test.
+ * The gradient of every row of the op table against central differences in float64, over several
+ * shapes, with broadcasting and with empty tensors. Loss: the sum of all elements of the results
+ * under test, each times a random weight. A row that can be differentiated and has no case fails
+ * the test.
  */
 #include "ir/builder.h"
 #include "ir/eval.h"
@@ -22,7 +23,10 @@
 enum { MAX_OPERANDS = 7 };
 #define SEED 0x8c41u
 
-/* Where operands are drawn from; away from kinks and poles by more than the step of the differences. */
+/*
+ * Where operands are drawn from; away from kinks and poles by more than the step of the
+ * differences.
+ */
 typedef enum { SIGNED, POSITIVE } Domain;
 
 typedef struct {
@@ -298,7 +302,10 @@ static void build_subject(Subject *s)
     mot_output(&b, "loss", loss);
 }
 
-/* All values of the graph for the parameters in s->data. Parameters are found by name: passes renumber values. */
+/*
+ * All values of the graph for the parameters in s->data. Parameters are found by name: passes
+ * renumber values.
+ */
 static MotTensor *evaluate(Subject *s, const MotGraph *g)
 {
     MotTensor *values = mot_arena_array(&s->ctx->arena, MotTensor, g->values.n);

@@ -1,6 +1,7 @@
 /*
- * Lent columns: random ones of layers that are split by rows or columns of their weights, to one and several helpers, by one and several lenders,
- * with uneven and zero shares. Whoever computes them, losses, weights and moments are those of one device.
+ * Lent columns: random ones of layers that are split by rows or columns of their weights, to one
+ * and several helpers, by one and several lenders, with uneven and zero shares. Whoever computes
+ * them, losses, weights and moments are those of one device.
  *
  * What the policy takes for the price of links is what the bound exchanges move.
  *
@@ -34,7 +35,10 @@ static void lend_some(MotSession *session, uint32_t cut, const int64_t *lender, 
 
 /* ---- What travels ---- */
 
-/* Seconds of a layer's exchanges under these bindings: the latency, and what the rank with most of it receives. */
+/*
+ * Seconds of a layer's exchanges under these bindings: the latency, and what the rank with most of
+ * it receives.
+ */
 static double time_exchanges(const MotProgram *p, const MotBinding *bindings, uint32_t cut,
                              const MotCost *cost)
 {

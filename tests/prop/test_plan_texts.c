@@ -1,6 +1,7 @@
 /*
- * Plans written by hand, as text: they parse, print back to what they say, and train as one device does. tests/plans holds them: two axes
- * with uneven shares, and two stages with micro-batches, of an MLP whose data are fixtures.
+ * Plans written by hand, as text: they parse, print back to what they say, and train as one device
+ * does. tests/plans holds them: two axes with uneven shares, and two stages with micro-batches, of
+ * an MLP whose data are fixtures.
  */
 #include "support/file.h"
 #include "tests/plan_run.h"

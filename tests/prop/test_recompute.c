@@ -1,6 +1,6 @@
 /*
- * What a plan recomputes in the backward pass changes no bit of the training, on one device and on several, with micro-batches, and
- * gives memory back.
+ * What a plan recomputes in the backward pass changes no bit of the training, on one device and on
+ * several, with micro-batches, and gives memory back.
  */
 #include "tests/plan_run.h"
 

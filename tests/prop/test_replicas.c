@@ -1,6 +1,7 @@
 /*
- * A run of DeMo goes on with another number of replicas: what had not been sent yet is dealt out anew. Each replica starts with the mean of
- * the momenta that there were, so the mean over replicas, which is what their messages act by, stays as it was; parameters stay bit by bit.
+ * A run of DeMo goes on with another number of replicas: what had not been sent yet is dealt out
+ * anew. Each replica starts with the mean of the momenta that there were, so the mean over
+ * replicas, which is what their messages act by, stays as it was; parameters stay bit by bit.
  */
 #include "runtime/checkpoint.h"
 #include "tests/plan_run.h"

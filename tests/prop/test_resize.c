@@ -1,6 +1,7 @@
 /*
- * Shares that change between two steps leave every parameter and state as it was, bit for bit, on the way there and on the way back, and
- * only rows that change their owner move. Random plans of real models on meshes of one and two axes, with zero shares.
+ * Shares that change between two steps leave every parameter and state as it was, bit for bit, on
+ * the way there and on the way back, and only rows that change their owner move. Random plans of
+ * real models on meshes of one and two axes, with zero shares.
  *
  *     test_resize [--seed N]      reproduces one failure
  */
@@ -43,8 +44,8 @@ static MotSession *open_session(const Job *job, MotPlan *plan, MotPipeline **out
 }
 
 /*
- * Bytes that have to move on a mesh of one axis: rows that a rank gets and had not; all of a tensor that is split within its rows. Shares
- * `from` are the program's.
+ * Bytes that have to move on a mesh of one axis: rows that a rank gets and had not; all of a tensor
+ * that is split within its rows. Shares `from` are the program's.
  */
 static int64_t count_moves(const MotProgram *p, const int64_t *from, const int64_t *to)
 {

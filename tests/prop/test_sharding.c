@@ -1,7 +1,8 @@
 /*
- * Any legal plan computes the same: training graphs of real models under random factor choices, on meshes of one and two axes with uneven
- * and zero shares, run by the ranks on the reference device and compared with the same graph evaluated whole. This covers
- * factor rules, lowering, binding and every collective at once.
+ * Any legal plan computes the same: training graphs of real models under random factor choices, on
+ * meshes of one and two axes with uneven and zero shares, run by the ranks on the reference device
+ * and compared with the same graph evaluated whole. This covers factor rules, lowering, binding and
+ * every collective at once.
  *
  *     test_sharding [--seed N]      reproduces one failure
  */
@@ -108,7 +109,10 @@ static void any_legal_plan_computes_the_same(void **state)
         check_model(&models[m], "adamw:lr=0.01,clip=1.0");
 }
 
-/* What ranks add up is rounded once more than a whole sum, and each of the losses then differs by some of the 8 bits. */
+/*
+ * What ranks add up is rounded once more than a whole sum, and each of the losses then differs by
+ * some of the 8 bits.
+ */
 static void partial_sums_may_be_of_any_dtype(void **state)
 {
     (void)state;
@@ -132,7 +136,10 @@ static void partial_sums_may_be_of_any_dtype(void **state)
     mot_ctx_deinit(&ctx);
 }
 
-/* Two replicas on up to four devices, which share one as they like. Nothing is chosen by size: a rounding would choose otherwise. */
+/*
+ * Two replicas on up to four devices, which share one as they like. Nothing is chosen by size: a
+ * rounding would choose otherwise.
+ */
 static void replicas_of_several_devices_compute_the_same(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 /*
- * A pipeline of stages computes what one device does: training graphs of real models cut at random places into stages, with meshes
- * of different sizes, uneven and zero shares and random factors, under both schedules, with one and several micro-batches. The plan
- * read back from its text gives the same bits.
+ * A pipeline of stages computes what one device does: training graphs of real models cut at random
+ * places into stages, with meshes of different sizes, uneven and zero shares and random factors,
+ * under both schedules, with one and several micro-batches. The plan read back from its text gives
+ * the same bits.
  *
  *     test_stages [--seed N]      reproduces one failure
  */

@@ -1,6 +1,7 @@
 /*
- * What a session leaves to the next one: parameters and states go from any plan to any other one bit for bit, also after a rank died; and what is left after
- * a death is what the rank's published progress says. Random plans of real models.
+ * What a session leaves to the next one: parameters and states go from any plan to any other one
+ * bit for bit, also after a rank died; and what is left after a death is what the rank's published
+ * progress says. Random plans of real models.
  *
  *     test_switch [--seed N]      reproduces one failure
  */
@@ -21,7 +22,10 @@ enum { N_MESHES = sizeof meshes / sizeof *meshes, N_MODELS = sizeof models / siz
 
 static unsigned first_seed = 1, n_seeds = 4;
 
-/* A session of a random plan (seed 0: nothing is split) with the data, or NULL if its axes do not nest. */
+/*
+ * A session of a random plan (seed 0: nothing is split) with the data, or NULL if its axes do not
+ * nest.
+ */
 static MotSession *open_session(const Job *job, const MeshShape *mesh, unsigned seed,
                                 MotPipeline **out_pipeline)
 {
@@ -82,7 +86,10 @@ static void a_switch_keeps_every_bit(void **state)
     }
 }
 
-/* A step in which rank 1 never does anything; the others come as far as they can. Then it has published this, and dies. */
+/*
+ * A step in which rank 1 never does anything; the others come as far as they can. Then it has
+ * published this, and dies.
+ */
 static void die(const Job *job, MotSession *s, bool was_updating, bool others_executed)
 {
     int64_t pid = mot_session_pid(s, 1);

@@ -1,5 +1,6 @@
 /*
- * Small ONNX models for tests, from text; included by one test file each, hence the static functions.
+ * Small ONNX models for tests, from text; included by one test file each, hence the static
+ * functions.
  *
  *     TestModel *m = make_model(ctx, 17);
  *     add_input(m, "x", MOT_F32, "batch,3");
@@ -201,7 +202,10 @@ static Onnx__AttributeProto *make_attr(TestModel *m, char *text)
     return a;
 }
 
-/* "out, out = Op(in, in) {attribute, attribute} name". The part from { on may be absent; Op(a, , c) leaves one out. */
+/*
+ * "out, out = Op(in, in) {attribute, attribute} name". The part from { on may be absent; Op(a, , c)
+ * leaves one out.
+ */
 static Onnx__NodeProto *add_node(TestModel *m, const char *text)
 {
     MotArena *arena = &m->ctx->arena;

@@ -100,7 +100,10 @@ static int count_kind(const MotGraph *g, MotOpKind kind)
     return n;
 }
 
-/* The gradient bound to a parameter, evaluated in float64; inputs and parameters hold start, start + 1, … */
+/*
+ * The gradient bound to a parameter, evaluated in float64; inputs and parameters hold start, start
+ * + 1, …
+ */
 static const double *evaluate_gradient(MotCtx *ctx, const MotGraph *g, const char *name,
                                        double start)
 {
@@ -156,7 +159,10 @@ static void derived_ops_know_their_forward_op_and_role(void **state)
     assert_null(strstr(text, "bj,ij->bi")); /* nobody asks for the gradient of x */
 }
 
-/* A parameter in f32 that is computed with in bf16 is two values, and sums have a dtype of their own: the master's gradient is f32. */
+/*
+ * A parameter in f32 that is computed with in bf16 is two values, and sums have a dtype of their
+ * own: the master's gradient is f32.
+ */
 static void a_master_has_a_gradient_of_its_own_dtype(void **state)
 {
     const char *text = differentiate_to_text(
@@ -185,7 +191,10 @@ static void contributions_add_up(void **state)
         check_close(grad[i], 3 * (i + 1) * (i + 1) + 1, 1e-12);
 }
 
-/* Gradients of slices side by side are joined; where there is a gap between them, or overlap, they are padded and added. */
+/*
+ * Gradients of slices side by side are joined; where there is a gap between them, or overlap, they
+ * are padded and added.
+ */
 static void gradients_of_slices_are_joined(void **state)
 {
     MotCtx *ctx = *state;
@@ -224,8 +233,8 @@ static void kinks_follow_pytorch(void **state)
     MotCtx *ctx = *state;
     static const struct {
         const char *op;
-        double
-            expected; /* the gradient of w = 0 or, for those with two operands, of both together */
+        /* the gradient of w = 0 or, for those with two operands, of both together */
+        double expected;
     } kinks[] = {
         {"relu %w", 0},     {"abs %w", 0},      {"sign %w", 0},   {"floor %w", 0},
         {"max %w %z", 0.5}, {"min %z %w", 0.5}, {"max %w %w", 1}, {"pow %w %z", 0},
@@ -422,7 +431,10 @@ static void debugging_switches_skip_dump_and_stop(void **state)
     check_has(mot_text_get(&f->log), "gradient %a ");
 }
 
-/* The verifier's complaint comes with the pass and the graph before it: here one that was broken all along. */
+/*
+ * The verifier's complaint comes with the pass and the graph before it: here one that was broken
+ * all along.
+ */
 static void an_invalid_graph_is_reported_with_what_reproduces_it(void **state)
 {
     MotCtx *ctx = *state;

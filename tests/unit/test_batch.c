@@ -1,6 +1,6 @@
 /*
- * Batched launches of the update: what joins and what does not, what the verifier makes of sets of buffers, and for random programs that
- * every buffer gets the same value as in the program before.
+ * Batched launches of the update: what joins and what does not, what the verifier makes of sets of
+ * buffers, and for random programs that every buffer gets the same value as in the program before.
  *
  *     test_batch [--seed N]      reproduces one failure
  */
@@ -34,7 +34,10 @@ static const char rows[] = KERNEL(X "%%1 = reduce_sum %%x {axes=[1], keep} : f32
 static const char row_bias[] = KERNEL(X "%%b = input {name=\"i1\"} : f32[1x3]\n"
                                         "%%1 = add %%x %%b : f32[%s]\noutput %%1 {name=\"o0\"}\n");
 
-/* Buffers 0 to 9 are [2x3], 10 to 19 [5x4], 20 to 29 scalars; all are parameters, so that none has to be written first. */
+/*
+ * Buffers 0 to 9 are [2x3], 10 to 19 [5x4], 20 to 29 scalars; all are parameters, so that none has
+ * to be written first.
+ */
 enum { SMALL, LARGE = 10, SCALAR = 20, N_BUFS = 30 };
 
 static MotProgram *make_program(MotCtx *ctx)
@@ -259,7 +262,10 @@ static uint32_t draw(uint32_t n)
     return (random_state >> 8) % n;
 }
 
-/* What a launch computes, from what its operands are: a number for the operators, and one for every operand. */
+/*
+ * What a launch computes, from what its operands are: a number for the operators, and one for every
+ * operand.
+ */
 static uint64_t combine(const MotGraph *kernel, const uint64_t *operands, uint32_t n,
                         uint32_t result)
 {

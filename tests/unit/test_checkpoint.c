@@ -1,4 +1,7 @@
-/* runtime/checkpoint, the reading side: sound checkpoints, damaged ones, manifests that someone sealed anew, and which one is found. */
+/*
+ * runtime/checkpoint, the reading side: sound checkpoints, damaged ones, manifests that someone
+ * sealed anew, and which one is found.
+ */
 #include "runtime/checkpoint.h"
 #include "runtime/safetensors.h"
 #include "support/file.h"

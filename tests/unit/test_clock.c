@@ -1,4 +1,7 @@
-/* The time of emulated devices: arithmetic, and that no rank is ahead of its device when it meets the others. */
+/*
+ * The time of emulated devices: arithmetic, and that no rank is ahead of its device when it meets
+ * the others.
+ */
 #include "runtime/clock.h"
 #include "runtime/shared.h"
 #include "tests/test_ctx.h"
@@ -33,7 +36,10 @@ static void a_slow_device_takes_slow_times_the_cpu_time(void **state)
     assert_int_equal(mot_clock_now(&clock), 2340);
 }
 
-/* The native devices of a cluster keep the same time as the emulated ones; without any, it is the host's. */
+/*
+ * The native devices of a cluster keep the same time as the emulated ones; without any, it is the
+ * host's.
+ */
 static void who_is_emulated(void **state)
 {
     MotCtx *ctx = *state;
@@ -107,8 +113,9 @@ static void work(int64_t cpu_ns, MotClock *clock)
 }
 
 /*
- * Kernels of 3 ms on a device four times slower, with a pause between as when the rank waits for a core. The host's time is never behind
- * the device's, which has worked four times the CPU time, and the pause is no part of that.
+ * Kernels of 3 ms on a device four times slower, with a pause between as when the rank waits for a
+ * core. The host's time is never behind the device's, which has worked four times the CPU time, and
+ * the pause is no part of that.
  */
 static void the_host_is_never_ahead_of_the_device(void **state)
 {

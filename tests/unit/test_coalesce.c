@@ -1,6 +1,6 @@
 /*
- * Joined collectives and the events between the streams: what joins and where it starts, and for random programs that every buffer gets the
- * same value as in the program before.
+ * Joined collectives and the events between the streams: what joins and where it starts, and for
+ * random programs that every buffer gets the same value as in the program before.
  *
  *     test_coalesce [--seed N]      reproduces one failure
  */
@@ -16,11 +16,8 @@
 
 #include <cmocka.h>
 
-enum {
-    WHOLE,
-    SPLIT = 16,
-    N_BUFS = 32
-}; /* buffers 0 to 15 are whole, 16 to 31 the parts of two ranks */
+/* Buffers 0 to 15 are whole, 16 to 31 the parts of two ranks. */
+enum { WHOLE, SPLIT = 16, N_BUFS = 32 };
 
 /* `elements` a buffer; all are parameters, so that none has to be written first. */
 static MotProgram *make_program(MotCtx *ctx, int64_t elements)

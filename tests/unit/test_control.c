@@ -1,4 +1,7 @@
-/* Requests to a training: what is sent arrives and is answered; nonsense, silence and long paths are borne; nobody waits for ever. */
+/*
+ * Requests to a training: what is sent arrives and is answered; nonsense, silence and long paths
+ * are borne; nobody waits for ever.
+ */
 #include "cli/control.h"
 #include "support/file.h"
 #include "support/writer.h"
@@ -142,7 +145,10 @@ static int connect_to(const char *dir)
     return fd;
 }
 
-/* Who connects and says nothing holds nobody up, and is heard when it does; who goes away without waiting does no harm. */
+/*
+ * Who connects and says nothing holds nobody up, and is heard when it does; who goes away without
+ * waiting does no harm.
+ */
 static void silence_is_borne(void **state)
 {
     MotCtx *ctx = *state;
@@ -234,7 +240,10 @@ static void an_end_is_told(void **state)
     assert_int_equal(access(mot_arena_printf(&ctx->arena, "%s/control", dir), F_OK), -1);
 }
 
-/* Addresses of sockets hold some 100 characters. The file is for this user alone, and takes the place of an old one. */
+/*
+ * Addresses of sockets hold some 100 characters. The file is for this user alone, and takes the
+ * place of an old one.
+ */
 static void the_folder_may_lie_deep(void **state)
 {
     MotCtx *ctx = *state;

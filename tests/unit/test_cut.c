@@ -1,4 +1,7 @@
-/* Contractions that are cut by a list (k_index): what they mean, what is refused, and what passes and gradients keep of it. */
+/*
+ * Contractions that are cut by a list (k_index): what they mean, what is refused, and what passes
+ * and gradients keep of it.
+ */
 #include "ir/builder.h"
 #include "ir/eval.h"
 #include "ir/factors.h"
@@ -176,7 +179,10 @@ static void positions_outside_are_named(void **state)
 
 /* ---- Passes and gradients ---- */
 
-/* Letters are named anew, transposes absorbed; the cut dim stays one although its neighbours and its reshape split. */
+/*
+ * Letters are named anew, transposes absorbed; the cut dim stays one although its neighbours and
+ * its reshape split.
+ */
 static void passes_keep_the_cut(void **state)
 {
     MotGraph *g = parse(

@@ -1,7 +1,8 @@
 /*
- * Data from files that anyone may have written: npy, idx, csv. What they hold arrives as it is, whatever the byte order, quotes or line
- * ends; what is malformed is refused with file and place. And the division of samples: validation is the last tenth, an epoch takes
- * every training sample once.
+ * Data from files that anyone may have written: npy, idx, csv. What they hold arrives as it is,
+ * whatever the byte order, quotes or line ends; what is malformed is refused with file and place.
+ * And the division of samples: validation is the last tenth, an epoch takes every training sample
+ * once.
  */
 #include "runtime/csv.h"
 #include "runtime/data.h"
@@ -270,7 +271,10 @@ static void an_epoch_takes_every_training_sample_once(void **state)
             assert_int_equal(seen[e][order[e][i]]++, 0);
         }
     assert_memory_not_equal(order[0], order[1], sizeof order[0]);
-    /* What is asked for out of order is the same: a resumed run goes on with what it would have seen. */
+    /*
+     * What is asked for out of order is the same: a resumed run goes on with what it would have
+     * seen.
+     */
     mot_data_batch(data, 3, (void *[]){x, y});
     assert_memory_equal(y, order[0] + (ptrdiff_t)3 * BATCH, sizeof y);
 }

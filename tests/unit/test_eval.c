@@ -123,7 +123,10 @@ static void composites_of_half_precision_round_once(void **state)
     }
 }
 
-/* Inputs and parameters are given to mot_eval_graph and outputs shown by it: see below. Regions: test_regions.c. */
+/*
+ * Inputs and parameters are given to mot_eval_graph and outputs shown by it: see below. Regions:
+ * test_regions.c.
+ */
 static bool is_of_the_graph(MotOpKind kind)
 {
     return kind == MOT_OP_INPUT || kind == MOT_OP_PARAM || mot_op_info(kind)->class == MOT_SINK ||

@@ -21,7 +21,10 @@ static MotOnnxFile *open_model(MotCtx *ctx, const char *path)
     return file;
 }
 
-/* Two weights, of which the second is kept in float_data, a scalar, and an unknown field behind the graph. */
+/*
+ * Two weights, of which the second is kept in float_data, a scalar, and an unknown field behind the
+ * graph.
+ */
 static TestModel *make_two(MotCtx *ctx)
 {
     static float typed[] = {7, 8, 9};

@@ -1,4 +1,7 @@
-/* runtime/fit: what just fits is accepted, a byte less is refused, and the refusal names what takes the memory. */
+/*
+ * runtime/fit: what just fits is accepted, a byte less is refused, and the refusal names what takes
+ * the memory.
+ */
 #include "passes/lower/lower.h"
 #include "runtime/fit.h"
 #include "support/file.h"
@@ -38,7 +41,10 @@ static void ranks_need_the_sum_of_their_arenas(void **state)
         bytes += (double)bindings[i].arena_bytes;
     assert_int_equal(mot_fit_check(&ctx, pipeline, bytes), MOT_OK);
     assert_int_equal(mot_fit_check(&ctx, pipeline, bytes - 1), MOT_ERR_INFEASIBLE);
-    /* The second stage has most: its largest weight has 24 x 32 floats, and so has that one's gradient. */
+    /*
+     * The second stage has most: its largest weight has 24 x 32 floats, and so has that one's
+     * gradient.
+     */
     static const char *const said[] = {
         "this machine has", "\n  3.0 KiB for f32[24x32]: param \"layers.1.weight\"",
         "\n  3.0 KiB for f32[24x32]: node \"/layers.1/Gemm\"", "hint: take smaller batches"};

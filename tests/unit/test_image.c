@@ -1,4 +1,7 @@
-/* support/image and codegen/image: flat images, what is refused, mapping at several addresses; the cache of codegen/codegen. */
+/*
+ * support/image and codegen/image: flat images, what is refused, mapping at several addresses; the
+ * cache of codegen/codegen.
+ */
 #include "codegen/codegen.h"
 #include "ir/builder.h"
 #include "support/image.h"

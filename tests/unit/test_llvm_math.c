@@ -1,6 +1,7 @@
 /*
- * codegen/llvm_math: the largest error of the scalar functions against libm in f64, in units in the last place of f32. The bounds are
- * those that llvm_math.c states; the arguments step evenly through a range, or through the bit patterns of all positive floats.
+ * codegen/llvm_math: the largest error of the scalar functions against libm in f64, in units in the
+ * last place of f32. The bounds are those that llvm_math.c states; the arguments step evenly
+ * through a range, or through the bit patterns of all positive floats.
  */
 #include "codegen/codegen.h"
 #include "ir/builder.h"
@@ -179,7 +180,10 @@ typedef struct {
     float x, y;
 } Special;
 
-/* Zeros are exact where exp would be denormal: denormals cost a hundred cycles in every later product. */
+/*
+ * Zeros are exact where exp would be denormal: denormals cost a hundred cycles in every later
+ * product.
+ */
 static const Special specials[] = {{"exp", -88, 0},
                                    {"exp", -INFINITY, 0},
                                    {"exp", INFINITY, INFINITY},

@@ -15,7 +15,10 @@
 
 #include <cmocka.h>
 
-/* A model that shows its input, x of the given type, as "logits", and again as "a:b", "loss" and "c,axis=1". */
+/*
+ * A model that shows its input, x of the given type, as "logits", and again as "a:b", "loss" and
+ * "c,axis=1".
+ */
 static MotGraph *model(MotCtx *ctx, const char *type)
 {
     MotGraph *g = NULL;

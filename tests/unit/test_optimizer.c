@@ -1,4 +1,7 @@
-/* passes/graph: the optimizer's text form and schedule, its state, the updates against PyTorch's formulas, clipping. */
+/*
+ * passes/graph: the optimizer's text form and schedule, its state, the updates against PyTorch's
+ * formulas, clipping.
+ */
 #include "ir/builder.h"
 #include "ir/eval.h"
 #include "passes/graph/edit.h"
@@ -202,7 +205,10 @@ static MotTensor make_f64(MotCtx *ctx, MotType type, double fill)
     return (MotTensor){type, data};
 }
 
-/* Runs the steps with the reference evaluator; the parameter starts as 1, 1, 1, state as 0. Returns the values of the last. */
+/*
+ * Runs the steps with the reference evaluator; the parameter starts as 1, 1, 1, state as 0. Returns
+ * the values of the last.
+ */
 static MotTensor *train(MotCtx *ctx, const MotGraph *g, const MotOptimizer *o, int n_steps)
 {
     MotTensor *values = NULL, *held = mot_arena_array(&ctx->arena, MotTensor, g->values.n);

@@ -1,4 +1,7 @@
-/* Schedules against the bubbles of the literature, and the verifier of pipelines against programs that can't work. */
+/*
+ * Schedules against the bubbles of the literature, and the verifier of pipelines against programs
+ * that can't work.
+ */
 #include "passes/lower/lower.h"
 #include "passes/lower/schedule.h"
 #include "support/file.h"
@@ -59,7 +62,10 @@ static long run_orders(Timeline *t)
     return last;
 }
 
-/* The most micro-batches that are between the beginning of their forward pass and the end of their backward pass. */
+/*
+ * The most micro-batches that are between the beginning of their forward pass and the end of their
+ * backward pass.
+ */
 static uint32_t count_in_flight(const MotProgram *p)
 {
     uint32_t now = 0, most = 0;
@@ -72,7 +78,10 @@ static uint32_t count_in_flight(const MotProgram *p)
     return most;
 }
 
-/* p stages and m micro-batches take (m + p - 1) forward and backward passes: the bubble is p - 1 of them. */
+/*
+ * p stages and m micro-batches take (m + p - 1) forward and backward passes: the bubble is p - 1 of
+ * them.
+ */
 static void schedules_have_the_bubble_and_the_memory_that_they_should(void **state)
 {
     (void)state;
@@ -169,7 +178,9 @@ static void keep_one_copy(MotPipeline *pipeline)
     set_copies(pipeline->stages.data[0], 1);
 }
 
-/* All forward passes first in stage 1, while stage 0 waits for the first gradient before its third. */
+/*
+ * All forward passes first in stage 1, while stage 0 waits for the first gradient before its third.
+ */
 static void mix_schedules(MotPipeline *pipeline)
 {
     MotProgram *p = pipeline->stages.data[1];

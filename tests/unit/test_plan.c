@@ -1,4 +1,7 @@
-/* passes/plan. What is compared with brute force stands in tests/prop/test_plan.c, the Plan's text in test_plan_text.c. */
+/*
+ * passes/plan. What is compared with brute force stands in tests/prop/test_plan.c, the Plan's text
+ * in test_plan_text.c.
+ */
 #include "ir/count.h"
 #include "ir/plan_text.h"
 #include "passes/lower/lower.h"
@@ -33,7 +36,10 @@ static void assert_near(double value, double expected)
         fail_msg("%.12g, not %.12g", value, expected);
 }
 
-/* Devices with a GPU's memory, which is faster than any link: what all of them read whole costs next to nothing. */
+/*
+ * Devices with a GPU's memory, which is faster than any link: what all of them read whole costs
+ * next to nothing.
+ */
 static MotCluster *make_gpus(MotCtx *ctx, uint32_t n, const double *slow, double latency,
                              double bandwidth)
 {
@@ -147,7 +153,10 @@ static void splitting_divides_the_work(void **state)
     }
 }
 
-/* What leads to a sum over micro-batches runs for each of them; its reduction and what follows run once. */
+/*
+ * What leads to a sum over micro-batches runs for each of them; its reduction and what follows run
+ * once.
+ */
 static void micro_batches_repeat_what_they_need(void **state)
 {
     MotCtx *ctx = *state;
@@ -206,7 +215,10 @@ static void a_factor_divides_only_the_flops_that_it_runs_over(void **state)
     assert_true(width > 0.74 * whole && width < 0.76 * whole);
 }
 
-/* tanh(x) * y + x is one kernel: one launch, x and y read once, one result written; the product after it is another. */
+/*
+ * tanh(x) * y + x is one kernel: one launch, x and y read once, one result written; the product
+ * after it is another.
+ */
 static void fused_operators_share_launch_and_memory(void **state)
 {
     MotCtx *ctx = *state;
@@ -395,8 +407,8 @@ static void links_decide_between_megatron_and_data_parallel(void **state)
 
 /*
  * A block of the bench GPT on three devices. Megatron's pattern moves activations, data-parallel
- * weights, over the same links: the number of samples decides (docs/planner.md). Where memory is slow the projection behind attention goes
- * by tokens, whose part reads less.
+ * weights, over the same links: the number of samples decides (docs/planner.md). Where memory is
+ * slow the projection behind attention goes by tokens, whose part reads less.
  */
 static void samples_decide_at_the_bench_gpts_sizes(void **state)
 {

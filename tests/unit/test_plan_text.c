@@ -21,7 +21,10 @@ static void assert_ok(MotCtx *ctx, MotStatus status)
         fail_msg("%s", mot_text_get(&ctx->error));
 }
 
-/* All there is in a plan: another schedule of speeds, a modelled clock, an op that is computed again. */
+/*
+ * All there is in a plan: another schedule of speeds, a modelled clock, an op that is computed
+ * again.
+ */
 static void text_parses_back(void **state)
 {
     MotCtx *ctx = *state;
@@ -131,7 +134,10 @@ static void broken_texts_are_refused(void **state)
     }
 }
 
-/* A reshape of 6x4 to 24 splits in 6 units; what follows may compute whole, or deal the dim out again in 24 units. */
+/*
+ * A reshape of 6x4 to 24 splits in 6 units; what follows may compute whole, or deal the dim out
+ * again in 24 units.
+ */
 static void units_of_a_split_dim_may_change(void **state)
 {
     MotCtx *ctx = *state;

@@ -1,4 +1,7 @@
-/* runtime/pool: every task runs once, in ranges that do not depend on chance; sleeping threads are woken. */
+/*
+ * runtime/pool: every task runs once, in ranges that do not depend on chance; sleeping threads are
+ * woken.
+ */
 #include "runtime/pool.h"
 
 #include <setjmp.h>

@@ -1,4 +1,7 @@
-/* Programs: views of other buffers' memory, what the verifier makes of them, and the places that binding gives. */
+/*
+ * Programs: views of other buffers' memory, what the verifier makes of them, and the places that
+ * binding gives.
+ */
 #include "ir/count.h"
 #include "ir/graph_text.h"
 #include "passes/lower/lower.h"

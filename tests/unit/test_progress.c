@@ -1,4 +1,7 @@
-/* cli/progress: the lines of a terminal stay within its columns, whatever the names are; what does not fit is left out whole. */
+/*
+ * cli/progress: the lines of a terminal stay within its columns, whatever the names are; what does
+ * not fit is left out whole.
+ */
 #include "cli/progress.h"
 #include "tests/test_ctx.h"
 

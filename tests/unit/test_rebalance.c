@@ -1,6 +1,7 @@
 /*
- * The rebalancing policy on series of measurements: devices that change their speed and links that do, under noise. A series is simulated: what a rank measures follows
- * from its speed and its share, and a decision holds two steps later.
+ * The rebalancing policy on series of measurements: devices that change their speed and links that
+ * do, under noise. A series is simulated: what a rank measures follows from its speed and its
+ * share, and a decision holds two steps later.
  */
 #include "passes/plan/plan.h"
 #include "passes/plan/rebalance.h"
@@ -19,7 +20,10 @@
 
 enum { RANKS = 4, MOST_DECISIONS = 100, MOST_STEPS = 2000 };
 
-/* Work that is dealt out in `units[k]`, as much in each; `whole`: seconds of every rank for each second that is split. */
+/*
+ * Work that is dealt out in `units[k]`, as much in each; `whole`: seconds of every rank for each
+ * second that is split.
+ */
 typedef struct {
     uint32_t n;
     int64_t units[2];
@@ -191,7 +195,10 @@ static double quiet(int64_t step, uint32_t rank)
     return exp(0.03 * random_normal(&seed));
 }
 
-/* Like what was recorded, for many more steps: in one step of eight a rank loses its core, and in one of six of these in the next step too. */
+/*
+ * Like what was recorded, for many more steps: in one step of eight a rank loses its core, and in
+ * one of six of these in the next step too.
+ */
 static double bursts(int64_t step, uint32_t rank)
 {
     static bool is_lost[RANKS];
@@ -221,7 +228,10 @@ static double stalls(int64_t step, uint32_t rank)
                      (random_unit(&seed) < 0.05 ? fabs(random_normal(&seed)) : 0));
 }
 
-/* Microseconds of four of the eight ranks of a training on two cores that others used too, 2000 steps of about 1 ms. */
+/*
+ * Microseconds of four of the eight ranks of a training on two cores that others used too, 2000
+ * steps of about 1 ms.
+ */
 static double recorded[2000][RANKS];
 
 static double oversubscribed(int64_t step, uint32_t rank)
@@ -288,7 +298,10 @@ static void check_throughput(const Series *s, const Outcome *o, size_t number)
                          (long long)step, o->step_seconds[step], best_seconds(s, step));
 }
 
-/* Speed lost and regained, with split rows, heads and features, or both: found within 10 steps, one move each, what was predicted comes true. */
+/*
+ * Speed lost and regained, with split rows, heads and features, or both: found within 10 steps, one
+ * move each, what was predicted comes true.
+ */
 static void follows_an_abrupt_change(void **state)
 {
     static const struct {
@@ -373,7 +386,10 @@ static void keeps_still_under_noise(void **state)
     }
 }
 
-/* Under noise, half the speed is still seen, and that it came back, if later; hardly ever is a move undone that was right. */
+/*
+ * Under noise, half the speed is still seen, and that it came back, if later; hardly ever is a move
+ * undone that was right.
+ */
 static void sees_through_noise(void **state)
 {
     static double (*const noises[])(int64_t, uint32_t) = {oversubscribed, crowded, bursts, stalls};
@@ -396,7 +412,9 @@ static void sees_through_noise(void **state)
     assert_in_range(n_undone, 0, 2);
 }
 
-/* Shares that were wrong from the start, and dims of few units: what is left is less than a unit. */
+/*
+ * Shares that were wrong from the start, and dims of few units: what is left is less than a unit.
+ */
 static void check_integers(MotCtx *ctx, const Series *s, double within)
 {
     Outcome o = run(ctx, s);
@@ -417,7 +435,10 @@ static void finds_the_best_integers(void **state)
     check_integers(*state, &(Series){coarse, uneven, NULL, NULL, 60, {1, 1, 1, 1}, 0.01, 0}, 1.08);
 }
 
-/* Parts of one dim that are too large and of another that are too small don't make up for each other where ranks meet between. */
+/*
+ * Parts of one dim that are too large and of another that are too small don't make up for each
+ * other where ranks meet between.
+ */
 static void counts_with_meetings(void **state)
 {
     Series s = {columns, quarter, NULL, NULL, 150, {1, 1, 1, 1}, 0.01, 0};
@@ -445,7 +466,10 @@ static void a_slow_link_is_no_slow_device(void **state)
     assert_in_range(o.step[0], 60, 70);
 }
 
-/* Copies between ranks that share cores, which often take many times as long: no link is any slower. */
+/*
+ * Copies between ranks that share cores, which often take many times as long: no link is any
+ * slower.
+ */
 static double crowded_link(int64_t step, uint32_t rank)
 {
     return 0.02 * held_out[step][rank] / 326 *
@@ -523,7 +547,10 @@ static void undoes_what_gained_nothing(void **state)
         *state, &(Series){{1, {4}, 0, false}, very_stubborn, NULL, NULL, 120, {0}, 0, 0}, 0);
 }
 
-/* Half of the work are launches, which a rank does whatever its share: without one the slowest would take nearly as long. */
+/*
+ * Half of the work are launches, which a rank does whatever its share: without one the slowest
+ * would take nearly as long.
+ */
 static void launches_stay_without_a_share(void **state)
 {
     MotCtx *ctx = *state;
@@ -555,7 +582,10 @@ static void says_when_shares_cannot_follow(void **state)
     assert_in_range(o.step[0], 50, 60);
 }
 
-/* A rank that is so slow that it gets nothing is tried again after a while; one that never had a share is not. */
+/*
+ * A rank that is so slow that it gets nothing is tried again after a while; one that never had a
+ * share is not.
+ */
 static void a_rank_without_a_share(void **state)
 {
     Series never = {fine, equal, NULL, NULL, 1000, {1, 1, 1, 0}, 0.01, 0};
@@ -573,7 +603,10 @@ static double slow_for_ever(int64_t step, uint32_t rank)
     return rank == 1 && step >= 50 ? 4 : 1;
 }
 
-/* It stays slow: tries get rarer. (Each comes later than the speed alone would have it, as the speed has to be a new one, too.) */
+/*
+ * It stays slow: tries get rarer. (Each comes later than the speed alone would have it, as the
+ * speed has to be a new one, too.)
+ */
 static void tries_get_rarer(void **state)
 {
     Series s = {{1, {4}, 0, false}, slow_for_ever, NULL, NULL, 2000, {1, 1, 1, 1}, 0.01, 0};
@@ -606,7 +639,9 @@ static void is_deterministic(void **state)
         assert_memory_equal(a.decision[i].share, b.decision[i].share, sizeof a.share);
 }
 
-/* The work of a GPT's plan: heads and samples are few units, features many. Two stages are refused. */
+/*
+ * The work of a GPT's plan: heads and samples are few units, features many. Two stages are refused.
+ */
 static void work_follows_the_plan(void **state)
 {
     MotCtx *ctx = *state;
@@ -634,7 +669,10 @@ static void work_follows_the_plan(void **state)
     assert_int_equal(mot_split_work_find(ctx, plan, &work), MOT_ERR_USAGE);
 }
 
-/* Of four samples on four devices one can't have half a sample: the planner splits something else. At the speeds that it planned for there is nothing better. */
+/*
+ * Of four samples on four devices one can't have half a sample: the planner splits something else.
+ * At the speeds that it planned for there is nothing better.
+ */
 static void another_plan_where_shares_cannot_follow(void **state)
 {
     MotCtx *ctx = *state;

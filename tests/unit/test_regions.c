@@ -1,4 +1,7 @@
-/* Ops that own a region: text, verifier, inference, evaluation by hand, passes, and who refuses them. */
+/*
+ * Ops that own a region: text, verifier, inference, evaluation by hand, passes, and who refuses
+ * them.
+ */
 #include "codegen/kernel.h"
 #include "ir/builder.h"
 #include "ir/eval.h"
@@ -56,7 +59,10 @@ static MotOp *find_op(const MotGraph *g, MotOpKind kind)
     return NULL;
 }
 
-/* A simple recurrent network over the middle dim of x: h = tanh(x w + h), and all x w + h stacked last. */
+/*
+ * A simple recurrent network over the middle dim of x: h = tanh(x w + h), and all x w + h stacked
+ * last.
+ */
 static const char rnn[] =
     "motley graph 1\n"
     "graph @rnn {\n"
@@ -271,7 +277,10 @@ static void a_scan_computes_its_steps(void **state)
     }
 }
 
-/* Fibonacci: each carried value is made of the others of the step before; what is stacked is an input as it was given. */
+/*
+ * Fibonacci: each carried value is made of the others of the step before; what is stacked is an
+ * input as it was given.
+ */
 static void carried_values_change_together(void **state)
 {
     static const char text[] = "graph @t { %n = input {name=\"n\"} : f32[6]\n"

@@ -1,4 +1,7 @@
-/* One surplus, split between lending and cutting: against every split of small cases, and against both alone. */
+/*
+ * One surplus, split between lending and cutting: against every split of small cases, and against
+ * both alone.
+ */
 #include "passes/plan/lend.h"
 #include "passes/plan/semi.h"
 #include "tests/random.h"
@@ -23,7 +26,10 @@ typedef struct {
 
 static uint64_t seed;
 
-/* Ranks that are so many times slower; the first n_slow of them lend, and cut down to the others at most. */
+/*
+ * Ranks that are so many times slower; the first n_slow of them lend, and cut down to the others at
+ * most.
+ */
 static void make_case(Case *c, const double *slow, uint32_t n, uint32_t n_layers, int64_t columns)
 {
     memset(c, 0, sizeof *c);
@@ -164,7 +170,10 @@ static void make_scene(Case *c, int scene)
     find_lenders(c);
 }
 
-/* No T is above that of lending, nor above that of cuts if the budget is enough; it and what a rank may give away hold. */
+/*
+ * No T is above that of lending, nor above that of cuts if the budget is enough; it and what a rank
+ * may give away hold.
+ */
 static void it_is_no_slower_than_either(void **state)
 {
     seed = 11;
@@ -188,7 +197,10 @@ static void it_is_no_slower_than_either(void **state)
     }
 }
 
-/* Where nothing can be lent it is ZERO-resizing; of several stragglers those cut less that hold nobody up. */
+/*
+ * Where nothing can be lent it is ZERO-resizing; of several stragglers those cut less that hold
+ * nobody up.
+ */
 static void without_lending_all_is_cut(void **state)
 {
     seed = 3;
@@ -263,7 +275,10 @@ static void layers_are_lent_that_pay(void **state)
         assert_true((r.help[MOST_LAYERS + l] > 0) == (l % 2 == 0));
 }
 
-/* Rank 0 cuts all that it may, half of each layer. Rank 1 then has time to spare, but not in a single layer: all would wait for it there. */
+/*
+ * Rank 0 cuts all that it may, half of each layer. Rank 1 then has time to spare, but not in a
+ * single layer: all would wait for it there.
+ */
 static void nobody_is_waited_for_in_a_layer(void **state)
 {
     static const double slow[] = {4, 2.5, 1};

@@ -123,7 +123,10 @@ static MotPlan *plan_mlp(MotCtx *ctx, double memory_bandwidth, const double *slo
     return plan;
 }
 
-/* The weights that every device reads whole cost the slowest most: it gets less, where that is worth odd shares. */
+/*
+ * The weights that every device reads whole cost the slowest most: it gets less, where that is
+ * worth odd shares.
+ */
 static void shares_suit_the_plan(void **state)
 {
     MotCtx *ctx = *state;

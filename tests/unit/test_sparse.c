@@ -1,4 +1,7 @@
-/* Rows of few entries: choosing, and messages as they travel, sound ones and those that nobody sent. */
+/*
+ * Rows of few entries: choosing, and messages as they travel, sound ones and those that nobody
+ * sent.
+ */
 #include "ir/sparse.h"
 
 #include "ir/eval.h"

@@ -1,6 +1,7 @@
 /*
- * Who is to blame: ranks that published what they wait for, and hang or die. The ranks here are processes that sleep; what they published is
- * set by hand, so that every graph of waiting can be tried.
+ * Who is to blame: ranks that published what they wait for, and hang or die. The ranks here are
+ * processes that sleep; what they published is set by hand, so that every graph of waiting can be
+ * tried.
  */
 #include "runtime/host.h"
 #include "tests/test_ctx.h"
@@ -85,7 +86,10 @@ static void expect(MotSession *s, const char *message)
         assert_false(s->rank[i].is_running);
 }
 
-/* The sink is named, however long the way there is, and even if another rank is at work that fewer wait for. */
+/*
+ * The sink is named, however long the way there is, and even if another rank is at work that fewer
+ * wait for.
+ */
 static void the_sink_hangs(void **state)
 {
     static const struct {
@@ -127,7 +131,10 @@ static void whose_gate_it_is(void **state)
                            "rank 0 waits for rank 2, rank 1 for rank 3, rank 3 for rank 2"));
 }
 
-/* Whoever dies is lost, and so is whoever works on without getting anywhere; who waits for them is not. */
+/*
+ * Whoever dies is lost, and so is whoever works on without getting anywhere; who waits for them is
+ * not.
+ */
 static void the_dead_and_the_hung_are_lost(void **state)
 {
     static const bool is_lost[N_RANKS] = {false, true, true, false};
@@ -165,7 +172,10 @@ static void all_dead_are_named(void **state)
     }
 }
 
-/* Without a limit for hanging, too, those whom a death leaves in a circle of waiting are stopped at once. */
+/*
+ * Without a limit for hanging, too, those whom a death leaves in a circle of waiting are stopped at
+ * once.
+ */
 static void survivors_in_a_circle_are_stopped(void **state)
 {
     MotSession *s = make_session(*state, 0);

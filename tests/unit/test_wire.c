@@ -275,7 +275,9 @@ static void unknown_fields_give_one_warning(void **state)
 
 /* ---- Limits ---- */
 
-/* A model with two nodes in one graph, a name of 10 bytes, 3 dims, 2 unknown fields; nested 4 deep. */
+/*
+ * A model with two nodes in one graph, a name of 10 bytes, 3 dims, 2 unknown fields; nested 4 deep.
+ */
 static Bytes make_measured(void)
 {
     int64_t dims[] = {1, 1, 1};

@@ -12,11 +12,12 @@
 
 enum { RANKS = 4, LAYERS = 3, ALL = RANKS * LAYERS, MOST_DECISIONS = 100 };
 
-/* A rank whose device is `slow` times slower takes slow * (other + sum of kept parts of the layers); `noise`: the
- * deviation of its logarithm. */
+/*
+ * A rank whose device is `slow` times slower takes slow * (other + sum of kept parts of the
+ * layers); `noise`: the deviation of its logarithm; `overhead`: seconds of a rank that cuts.
+ */
 typedef struct {
-    double slow[RANKS], other, layer[LAYERS], noise,
-        overhead;        /* overhead: seconds of a rank that cuts */
+    double slow[RANKS], other, layer[LAYERS], noise, overhead;
     double later[RANKS]; /* slow from step `change` on */
     int64_t change, steps;
     int64_t columns[LAYERS];
