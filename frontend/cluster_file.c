@@ -361,7 +361,7 @@ MotStatus mot_cluster_parse(MotCtx *ctx, const char *file, const char *text, siz
         return mot_fail(ctx, MOT_ERR_USAGE, mot_yaml_loc(ctx, file, root),
                         "a cluster file has the keys devices, links and clock");
     MOT_TRY(mot_yaml_each(ctx, root, visit_section, &r));
-    MOT_TRY(check_length(&r, r.devices, MOT_CLUSTER_MAX_DEVICES, "devices"));
+    MOT_TRY(check_length(&r, r.devices, MOT_MAX_DEVICES, "devices"));
     MOT_TRY(check_length(&r, r.links, MOT_CLUSTER_MAX_LINKS, "links"));
     if (mot_yaml_length(r.devices) == 0)
         return mot_fail(ctx, MOT_ERR_USAGE, (MotLoc){file, NULL},

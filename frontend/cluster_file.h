@@ -5,7 +5,7 @@
 #include "ir/cluster.h"
 #include "support/json.h"
 
-enum { MOT_CLUSTER_MAX_DEVICES = 64, MOT_CLUSTER_MAX_LINKS = 4096, MOT_CLUSTER_MAX_TEXT = 1 << 20 };
+enum { MOT_CLUSTER_MAX_LINKS = 4096, MOT_CLUSTER_MAX_TEXT = 1 << 20 };
 
 /*
  *     devices:

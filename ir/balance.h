@@ -6,10 +6,9 @@
 #ifndef MOTLEY_IR_BALANCE_H
 #define MOTLEY_IR_BALANCE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "ir/cluster.h"
 
-enum { MOT_BALANCE_RANKS = 64 };
+enum { MOT_BALANCE_RANKS = MOT_MAX_DEVICES };
 /* A decision after step s holds from step s + MOT_BALANCE_DELAY on. */
 enum { MOT_BALANCE_DELAY = 2 };
 

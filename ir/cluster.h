@@ -7,6 +7,9 @@
 
 #include "support/context.h"
 
+/* Of a cluster; so ranks of a training, and parts of a dim, are no more. */
+enum { MOT_MAX_DEVICES = 64 };
+
 /* How fast a device's threads work together, without emulated slowness. 0: not known. */
 typedef struct MotRates {
     double flops;     /* FLOP/s of matrix products, float32 */

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { VERSION = 1, MAX_DEVICES = 64, MAX_STAGES = 64 };
+enum { VERSION = 1, MAX_STAGES = MOT_MAX_DEVICES };
 
 static const char *const schedule_names[] = {
     [MOT_SCHEDULE_GPIPE] = "gpipe", [MOT_SCHEDULE_1F1B] = "1f1b"};
@@ -144,7 +144,7 @@ static MotRecord link_record(MotArena *arena, const MotLink *link)
 static MotRecord stage_record(MotArena *arena, const MotMesh *mesh)
 {
     MotRecord r = {.op = "stage", .has_body = true};
-    int64_t devices[MAX_DEVICES];
+    int64_t devices[MOT_MAX_DEVICES];
     for (uint32_t i = 0; i < mesh->n_devices; i++)
         devices[i] = mesh->devices[i];
     mot_record_add_attr(arena, &r, "devices", list_of_ints(arena, devices, mesh->n_devices));
@@ -372,9 +372,9 @@ static MotStatus read_device(Parser *p, const MotRecord *r)
     if (!device.name || !device.backend || device.threads < 1 || device.slow < 1)
         return fail_at(p, r->pos, "a device needs name, backend, threads and slow of at least",
                        "1");
-    if (p->cluster->devices.n == MAX_DEVICES)
+    if (p->cluster->devices.n == MOT_MAX_DEVICES)
         return mot_fail(p->ctx, MOT_ERR_LIMIT, mot_record_loc(p->ctx, p->file, r->pos),
-                        "more than %d devices", MAX_DEVICES);
+                        "more than %d devices", MOT_MAX_DEVICES);
     mot_vec_push(&p->ctx->arena, &p->cluster->devices, device);
     return MOT_OK;
 }
@@ -397,18 +397,18 @@ static MotStatus read_axis(const Parser *p, const MotRecord *r, MotMesh *mesh)
         return fail_at(p, r->pos, "a stage has 1 to 4 records axis, not", r->op);
     MotMeshAxis *axis = &mesh->axis[mesh->n_axes++];
     MOT_TRY(read_fields(p, r, axis_fields, "share", axis));
-    axis->share = mot_arena_array(&p->ctx->arena, int64_t, MAX_DEVICES);
-    MOT_TRY(read_ints(p, r, "share", MAX_DEVICES, 0, 1 << 20, axis->share, &axis->n));
+    axis->share = mot_arena_array(&p->ctx->arena, int64_t, MOT_MAX_DEVICES);
+    MOT_TRY(read_ints(p, r, "share", MOT_MAX_DEVICES, 0, 1 << 20, axis->share, &axis->n));
     return axis->name && axis->n ? MOT_OK : fail_at(p, r->pos, "an axis needs name and", "share");
 }
 
 static MotStatus read_stage(Parser *p, const MotRecord *r)
 {
-    MotMesh mesh = {.devices = mot_arena_array(&p->ctx->arena, uint32_t, MAX_DEVICES)};
-    int64_t devices[MAX_DEVICES];
+    MotMesh mesh = {.devices = mot_arena_array(&p->ctx->arena, uint32_t, MOT_MAX_DEVICES)};
+    int64_t devices[MOT_MAX_DEVICES];
     MOT_TRY(read_fields(p, r, no_fields, "devices", NULL));
-    MOT_TRY(read_ints(p, r, "devices", MAX_DEVICES, 0, (int64_t)p->cluster->devices.n - 1, devices,
-                      &mesh.n_devices));
+    MOT_TRY(read_ints(p, r, "devices", MOT_MAX_DEVICES, 0, (int64_t)p->cluster->devices.n - 1,
+                      devices, &mesh.n_devices));
     for (uint32_t i = 0; i < mesh.n_devices; i++)
         mesh.devices[i] = (uint32_t)devices[i];
     for (uint32_t i = 0; i < r->body.n; i++)

@@ -1,8 +1,6 @@
 /* Layers that ranks cut or lend columns of: what each rank's dims are, and who runs what. */
 #include "ir/program.h"
 
-enum { MAX_PARTS = 64 };
-
 /* What helpers compute for the rank at `position`: columns, or with `is_count` each counts as 1. */
 static int64_t sum_helped(const MotProgram *p, const MotCut *cut, uint32_t position, bool is_count)
 {
@@ -40,8 +38,8 @@ static int64_t split_size(const MotProgram *p, uint32_t dim, uint32_t position)
 {
     const MotDim *d = &p->dims.data[dim];
     const MotMeshAxis *axis = &p->mesh.axis[d->axis];
-    MOT_ASSERT(!d->cut && !d->parent && axis->n <= MAX_PARTS);
-    int64_t parts[MAX_PARTS];
+    MOT_ASSERT(!d->cut && !d->parent && axis->n <= MOT_MAX_DEVICES);
+    int64_t parts[MOT_MAX_DEVICES];
     mot_share_split(axis->share, axis->n, d->size / d->granule, parts);
     return parts[position] * d->granule;
 }

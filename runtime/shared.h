@@ -13,6 +13,8 @@
 
 #include <stdatomic.h>
 
+enum { MOT_MAX_RANKS = MOT_MAX_DEVICES };
+
 typedef struct MotGate {
     _Alignas(64) _Atomic uint32_t count;
 } MotGate;
@@ -63,19 +65,19 @@ typedef struct MotShared {
     int64_t command_ns;    /* when the last one was */
     MotCommand command;
     MotSection section;
-    int64_t step;                    /* of the training, from 0 */
-    int64_t share[MOT_MAX_AXES][64]; /* of a stage's axis, from the stage's first rank on */
-    int64_t *kept;                   /* [cuts][n_ranks]: columns that a rank keeps; 0: all */
-    int64_t *helped;         /* [cuts][n_ranks]: columns that a rank computes for its lender */
-    int64_t lender[64];      /* [n_ranks]: whom a rank computes columns for, + 1; 0: nobody */
-    _Atomic int abort;       /* a rank is gone: all waits end */
-    uint32_t n_ranks, spins; /* spins before a futex: 0 when threads outnumber cores */
-    size_t bytes;            /* of the whole mapping */
-    MotMail *mail;           /* [channels][n_ranks] */
+    int64_t step; /* of the training, from 0 */
+    int64_t share[MOT_MAX_AXES]
+                 [MOT_MAX_RANKS]; /* of a stage's axis, from the stage's first rank on */
+    int64_t *kept;                /* [cuts][n_ranks]: columns that a rank keeps; 0: all */
+    int64_t *helped;              /* [cuts][n_ranks]: columns that a rank computes for its lender */
+    int64_t lender[MOT_MAX_RANKS]; /* [n_ranks]: whom a rank computes columns for, + 1; 0: nobody */
+    _Atomic int abort;             /* a rank is gone: all waits end */
+    uint32_t n_ranks, spins;       /* spins before a futex: 0 when threads outnumber cores */
+    size_t bytes;                  /* of the whole mapping */
+    MotMail *mail;                 /* [channels][n_ranks] */
     MotRankState rank[];
 } MotShared;
 
-enum { MOT_MAX_RANKS = 64 };
 #define MOT_NO_INSTRUCTION UINT32_MAX
 
 /* Adds one and wakes the waiters. */

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_RANKS = 64 };
-
 /* Seconds for all products of the model; a rank without any has no speed. */
 static double unit_of(const MotLendRank *r)
 {
@@ -44,7 +42,7 @@ static uint32_t find_largest(const double *x, const MotLendRank *rank, uint32_t 
 
 void mot_lend_share_out(const MotLendRank *rank, uint32_t n, double most, MotHelp *out_help)
 {
-    double left[MAX_RANKS], level = find_level(rank, n, most);
+    double left[MOT_MAX_DEVICES], level = find_level(rank, n, most);
     memset(out_help, 0, n * sizeof *out_help);
     for (uint32_t i = 0; i < n; i++)
         left[i] = surplus(&rank[i], level, most);

@@ -10,8 +10,7 @@
 #ifndef MOTLEY_PASSES_PLAN_LEND_H
 #define MOTLEY_PASSES_PLAN_LEND_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "ir/cluster.h"
 
 typedef struct MotLendRank {
     double whole;    /* seconds of a step */

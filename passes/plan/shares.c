@@ -15,7 +15,7 @@ static void reduce(int64_t *share, uint32_t n)
         share[i] /= divisor;
 }
 
-enum { MOST = 64 }; /* devices, and the largest share by speed */
+enum { MOST = 64 }; /* the largest share by speed */
 
 /*
  * The largest relative error of speed / fastest rounded to multiples of 1 / denominator. Those
@@ -34,10 +34,9 @@ static double rounding_error(const double *speed, uint32_t n, double fastest, in
     return worst;
 }
 
-void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n_devices, int64_t *out_share)
+void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n, int64_t *out_share)
 {
-    double speed[MOST], fastest = 0, least = 1e300;
-    uint32_t n = n_devices < MOST ? n_devices : MOST;
+    double speed[MOT_MAX_DEVICES], fastest = 0, least = 1e300;
     int64_t best = 1;
     for (uint32_t i = 0; i < n; i++) {
         speed[i] = mot_cost_rates(cluster, i).flops;

@@ -10,10 +10,10 @@
 #include "ir/cluster.h"
 
 /*
- * Small integers in the ratio of the devices' speeds, within 1 % where integers up to 64 allow it.
+ * For the first n devices, small integers in the ratio of their speeds, within 1 % where integers up to 64 allow it.
  * So a device whose speed is less than 1/128 of the fastest one's has none.
  */
-void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n_devices, int64_t *out_share);
+void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n, int64_t *out_share);
 
 /* Seconds of what is planned under the shares as they stand; INFINITY where they can't be. */
 typedef double MotShareTime(void *data);

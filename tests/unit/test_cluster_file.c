@@ -246,15 +246,14 @@ static void refuses_with_file_and_line(void **state)
 static void holds_its_limits(void **state)
 {
     MotCtx *ctx = *state;
-    for (int n = MOT_CLUSTER_MAX_DEVICES; n <= MOT_CLUSTER_MAX_DEVICES + 1; n++) {
+    for (int n = MOT_MAX_DEVICES; n <= MOT_MAX_DEVICES + 1; n++) {
         MotText text;
         MotCluster *c;
         mot_text_init(&text, &ctx->arena);
         mot_text_puts(&text, "devices:\n");
         for (int i = 0; i < n; i++)
             mot_text_printf(&text, "  - {name: d%d}\n", i);
-        assert_int_equal(parse(ctx, text.data, &c),
-                         n == MOT_CLUSTER_MAX_DEVICES ? MOT_OK : MOT_ERR_LIMIT);
+        assert_int_equal(parse(ctx, text.data, &c), n == MOT_MAX_DEVICES ? MOT_OK : MOT_ERR_LIMIT);
     }
 }
 
