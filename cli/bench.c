@@ -42,7 +42,7 @@ static MotStatus time_steps(MotCtx *ctx, MotJob *job, int64_t warmup, int64_t st
         int64_t start = mot_now_ns();
         MOT_TRY(mot_session_run(job->session, MOT_SECTION_STEP));
         if (i >= warmup)
-            out_ms[i - warmup] = (double)(mot_now_ns() - start) * 1e-6;
+            out_ms[i - warmup] = (double)(mot_now_ns() - start) / 1e6;
         MOT_TRY(mot_job_scalar(job, "loss", MOT_SECTION_STEP, &out_losses[i]));
         if (!isfinite(out_losses[i]))
             return mot_fail(ctx, MOT_ERR_NUMERICS, MOT_NOWHERE, "the loss of step %lld is %g",

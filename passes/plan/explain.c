@@ -313,9 +313,10 @@ static void explain_var(const Explanation *e, uint32_t v, MotText *out)
     MotArena *arena = &e->plan->ctx->arena;
     const MotVar *var = &e->in->vars.data[v];
     const MotOp *op = mot_graph_op(e->plan->graph, var->leader);
-    mot_text_printf(out, "%s (%s) with %u operators that follow from it\n",
-                    mot_quote(arena, mot_choice_node(op)), mot_op_info(op->kind)->name,
-                    var->members.n - 1);
+    uint32_t n_followers = var->members.n - 1;
+    mot_text_printf(out, "%s (%s) with %u %s from it\n", mot_quote(arena, mot_choice_node(op)),
+                    mot_op_info(op->kind)->name, n_followers,
+                    n_followers == 1 ? "operator that follows" : "operators that follow");
     mot_text_printf(out, "  %c %-12s %12s %13s %12s %12s\n", ' ', "choice", "compute",
                     "+collectives", "step, as is", "step, adapted");
     for (uint32_t s = 0; s < var->choices.n; s++) {
