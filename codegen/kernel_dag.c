@@ -382,8 +382,6 @@ static MotNode build_reshape(MotDag *dag, const MotOp *op, const MotView *view)
     return mot_dag_build(dag, op->in[0], &own);
 }
 
-#define build_reduce_sum build_reduce
-#define build_reduce_max build_reduce
 static const DagRule rules[MOT_N_OPS] = {
 #define POINTWISE(id, name, arity, classes, result, expression) [MOT_OP_##id] = build_pointwise,
 #include "ir/ops.def"

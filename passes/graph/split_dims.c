@@ -512,7 +512,7 @@ static MotAtoms atoms_of(const Class *c)
     return atoms;
 }
 
-MotSplit mot_split_find(const MotGraph *g)
+static MotSplit find_split(const MotGraph *g)
 {
     Analysis a = make_analysis(g);
     for (uint32_t i = 0; i < g->body.n; i++) {
@@ -537,7 +537,7 @@ static MotStatus split_dims(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, b
 {
     (void)ctx;
     (void)opts;
-    MotSplit split = mot_split_find(g);
+    MotSplit split = find_split(g);
     if (!split.is_split)
         return MOT_OK;
     *out_changed = true;

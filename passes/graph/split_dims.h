@@ -26,7 +26,6 @@ static inline const MotAtoms *mot_split_atoms(const MotSplit *split, MotValue v,
     return &split->atoms[split->first[v] + (uint32_t)dim];
 }
 
-MotSplit mot_split_find(const MotGraph *g);
 /*
  * Replaces the graph by the same function over atoms. Inputs and outputs keep their shapes,
  * parameters their file layout.

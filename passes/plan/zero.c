@@ -528,8 +528,9 @@ static void stop(MotZero *z, MotCutDecision *out)
     z->is_tried = false;
 }
 
-void mot_zero_decide(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
+static void decide(void *self, const MotCutTimes *t, MotCutDecision *out)
 {
+    MotZero *z = self;
     *out = (MotCutDecision){.kind = MOT_BALANCE_KEEP};
     note(z, t);
     if (t->step < z->effective || t->step + MOT_BALANCE_DELAY >= t->steps)
@@ -549,11 +550,6 @@ void mot_zero_decide(MotZero *z, const MotCutTimes *t, MotCutDecision *out)
     }
     if (out->kind == MOT_BALANCE_MOVE || out->kind == MOT_BALANCE_UNDO)
         z->effective = t->step + MOT_BALANCE_DELAY;
-}
-
-static void decide(void *self, const MotCutTimes *times, MotCutDecision *out_decision)
-{
-    mot_zero_decide(self, times, out_decision);
 }
 
 MotCutPolicy mot_zero_policy(MotZero *zero)

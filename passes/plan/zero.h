@@ -51,7 +51,6 @@ typedef struct MotZero MotZero;
 /* For n ranks and these layers, by their part of the layers' products; it lives in ctx's arena. */
 MotZero *mot_zero_make(MotCtx *ctx, const double *part, uint32_t n_layers, uint32_t n,
                        const MotZeroOpts *opts);
-void mot_zero_decide(MotZero *zero, const MotCutTimes *times, MotCutDecision *out_decision);
 MotCutPolicy mot_zero_policy(MotZero *zero);
 /*
  * What was left out so far, in steps: half of the columns of all layers on all ranks for a step is
