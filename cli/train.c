@@ -420,8 +420,8 @@ MotStatus mot_trainer_keep_folder(MotTrainer *t)
     MotStatus status = make_folder_again(t);
     if (status == MOT_OK || ++t->n_vanished == MOST_VANISHED)
         return status;
-    mot_error_clear(
-        t->ctx); /* who removes it may still be at it: all of it again after the next step */
+    /* Who removes it may still be at it: all of it again after the next step. */
+    mot_error_clear(t->ctx);
     unlink(t->lock_path);
     return MOT_OK;
 }

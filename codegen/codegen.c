@@ -192,8 +192,8 @@ MotStatus mot_codegen_program(MotCtx *ctx, MotProgram *program, const MotCodegen
     for (uint32_t i = 0; i < n; i++)
         if (workers[i].is_started)
             pthread_join(workers[i].thread, NULL);
-    MotStatus status =
-        mot_ctx_run(ctx, collect, &work); /* it may lack memory; the workers have theirs */
+    /* It may run out of memory; the workers have theirs. */
+    MotStatus status = mot_ctx_run(ctx, collect, &work);
     for (uint32_t i = 0; i < n; i++)
         mot_ctx_deinit(&workers[i].ctx);
     return status;

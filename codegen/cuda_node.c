@@ -152,8 +152,8 @@ static const char *print_op(MotCuda *c, const MotNodeInfo *node)
     if (node->op == MOT_OP_CAST)
         return print_cast(c, node);
     uint32_t n = mot_op_info(node->op)->n_min;
-    MotDtype from =
-        c->nest->nodes.data[node->arg[n - 1]].dtype; /* a select's first is its condition */
+    /* The last operand's: a select's first is its condition. */
+    MotDtype from = c->nest->nodes.data[node->arg[n - 1]].dtype;
     mot_text_init(&text, &c->ctx->arena);
     mot_text_printf(&text, "(%s)mot_%s<%s>(", mot_cuda_type(node->dtype)->value,
                     mot_op_info(node->op)->name, mot_cuda_type(from)->number);

@@ -9,7 +9,7 @@ typedef struct {
     MotDtypeClass class;
 } DtypeInfo;
 
-static const DtypeInfo infos[MOT_N_DTYPES] = {[MOT_NO_DTYPE] = {"none", 0, 0, 0},
+static const DtypeInfo infos[MOT_N_DTYPES] = {[MOT_NO_DTYPE] = {.name = "none"},
 #define X(id, name, bytes, onnx, class) [MOT_##id] = {#name, bytes, onnx, MOT_CLASS_##class},
                                               MOT_DTYPE_LIST(X)
 #undef X

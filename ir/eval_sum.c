@@ -260,8 +260,8 @@ MotStatus mot_eval_contract(MotEval *e)
         const double *x = mot_eval_load(ctx, &in[X]), *y = mot_eval_load(ctx, &in[Y]);
         double *z = mot_arena_array(&ctx->arena, double, n_out);
         MotDtype sums = mot_attrs(e->op, contract)->accumulate;
-        bool in_double =
-            !sums || out->type.dtype == MOT_F64; /* which f64 mode makes of any dtype */
+        /* f64 mode makes float64 of any dtype. */
+        bool in_double = !sums || out->type.dtype == MOT_F64;
         for (bool more = mot_walk_begin(&w); more; more = mot_walk_next(&w)) {
             if (in_double)
                 multiply_add(n, x + w.offset[X], sx, y + w.offset[Y], sy, z + w.offset[Z], sz);

@@ -253,8 +253,8 @@ static void publish_cut(MotSession *s, uint32_t i, const MotCut *cut)
 /* The programs' shares and cuts, for the ranks. */
 static void publish(MotSession *s)
 {
-    const MotProgram *p =
-        s->pipeline->stages.data[0]; /* cuts are those of a pipeline of one stage */
+    /* Cuts are those of a pipeline of one stage. */
+    const MotProgram *p = s->pipeline->stages.data[0];
     for (uint32_t i = 0; i < p->cuts.n; i++)
         publish_cut(s, i, &p->cuts.data[i]);
     if (p->lender)

@@ -31,8 +31,8 @@ static const char *const passes[] = {"simplify", "split-dims", "simplify",
                                      "raise",    "simplify",   "unpack"};
 enum { N_PASSES = sizeof passes / sizeof *passes, MAX_OUTPUTS = 8, N_SEEDS = 600 };
 static const MotPassOpts no_opts = {0};
-static const double tolerance =
-    1e-6; /* float64; the files round 1/sqrt(2) and its like to float32 */
+/* Float64; the files round 1/sqrt(2) and its like to float32. */
+static const double tolerance = 1e-6;
 
 /* ---- Evaluation ---- */
 

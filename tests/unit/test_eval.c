@@ -239,8 +239,8 @@ static void every_value_is_rounded_to_its_type(void **state)
 {
     Bench t = make_bench(*state);
     MotValue x = give(&t, MOT_BF16, LIST(256, 1.0)), y = give(&t, MOT_F32, LIST(16777216, 0.5));
-    MotValue bf16 =
-        mot_add(&t.b, x, mot_scalar(&t.b, MOT_BF16, 1)); /* 257 lies between 256 and 258 */
+    /* 257 lies between 256 and 258. */
+    MotValue bf16 = mot_add(&t.b, x, mot_scalar(&t.b, MOT_BF16, 1));
     MotValue f32 = mot_add(&t.b, y, mot_scalar(&t.b, MOT_F32, 1));
     expect(&t, bf16, LIST(256, 2));
     expect(&t, f32, LIST(16777216, 1.5));

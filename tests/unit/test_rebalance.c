@@ -699,8 +699,8 @@ static void another_plan_where_shares_cannot_follow(void **state)
     assert_true(found.then < 0.75 * found.now && found.then > 3.9 / 7 * found.now);
     assert_int_equal(mot_plan_verify(found.plan), MOT_OK);
     assert_ptr_equal(found.plan->cluster, plan->cluster);
-    MotMesh *mesh =
-        &plan->stages.data[0].mesh; /* one of the cluster's devices is no member any more */
+    /* One of the cluster's devices is no member any more. */
+    MotMesh *mesh = &plan->stages.data[0].mesh;
     mesh->n_devices = mesh->axis[0].n = 3;
     mesh->devices[1] = 3;
     const double member_unit[] = {work.alone[0], work.alone[0], work.alone[2]};
