@@ -52,6 +52,10 @@ typedef struct {
         MotFactorKind kind;
         int64_t size;
         unsigned partial; /* bit j: result j is partial when the loop is split */
+        int64_t units;    /* in which a dim that it runs over is dealt out; 0: any */
+        int64_t inside;   /* pieces of each of these */
+        int16_t within;   /* the loop, plus 1, that it runs inside of, if that one's are units */
+        int factor;       /* of the loop, the first */
     } loop[MAX_LOOPS];
 } Loops;
 
@@ -74,6 +78,7 @@ static int16_t add_loop(Loops *l, MotFactorKind kind, int64_t size)
     int i = l->n++;
     l->loop[i].kind = kind;
     l->loop[i].size = size;
+    l->loop[i].inside = 1;
     l->loop[i].partial = kind == MOT_FACTOR_SUM || kind == MOT_FACTOR_MAX ? 1 : 0;
     return (int16_t)(i + 1);
 }
@@ -147,13 +152,31 @@ int64_t mot_gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* A loop over dim d of the operand and dim k of the result: their outermost common granules. */
-static void join_outer_atoms(Loops *l, int d, int k)
+/*
+ * A loop over dim d of the operand and dim k of the result: their outermost common granules. Gives
+ * it if these are all of the smaller dim, so that the other one has atoms inside of them; else 0.
+ */
+static int16_t join_outer_atoms(Loops *l, int d, int k)
 {
-    int64_t dim = in_type(l, 0)->dims[d], n = mot_gcd(dim, out_type(l, 0)->dims[k]);
+    int64_t dim = in_type(l, 0)->dims[d], other = out_type(l, 0)->dims[k], n = mot_gcd(dim, other);
     int16_t loop =
         n == 1 ? add_loop(l, MOT_FACTOR_WHOLE, dim) : add_loop(l, MOT_FACTOR_PARALLEL, n);
     l->in[0][d] = l->out[0][k] = loop;
+    return n == dim || n == other ? loop : 0;
+}
+
+/*
+ * A loop over an inner atom, a dim of one side only. The first one runs inside the outer atom's
+ * loop, which is taken.
+ */
+static int16_t add_inner_atom(Loops *l, int16_t *outer, int64_t size)
+{
+    int16_t loop = add_loop(l, MOT_FACTOR_WHOLE, size);
+    if (size > 1) {
+        l->loop[loop - 1].within = *outer;
+        *outer = 0;
+    }
+    return loop;
 }
 
 static bool has_only_sizes(const MotType *type)
@@ -176,14 +199,14 @@ static MotStatus find_reshape(Loops *l)
             k += y->dims[k] == 1;
             continue;
         }
-        join_outer_atoms(l, d, k);
+        int16_t outer = join_outer_atoms(l, d, k);
         int64_t n = x->dims[d++], m = y->dims[k++];
         while (n != m) { /* the products of all dims are equal, so it ends */
             if (n < m) {
-                l->in[0][d] = add_loop(l, MOT_FACTOR_WHOLE, x->dims[d]);
+                l->in[0][d] = add_inner_atom(l, &outer, x->dims[d]);
                 n *= x->dims[d++];
             } else {
-                l->out[0][k] = add_loop(l, MOT_FACTOR_WHOLE, y->dims[k]);
+                l->out[0][k] = add_inner_atom(l, &outer, y->dims[k]);
                 m *= y->dims[k++];
             }
         }
@@ -587,8 +610,10 @@ static int8_t take_dim(DimLoops dims, int16_t loop)
 /* A WHOLE loop may run over two dims of a value: then it gives as many factors. */
 static MotFactor take_factor(MotArena *arena, Loops *l, int16_t loop)
 {
+    int16_t outer = l->loop[loop - 1].within;
     MotFactor f = {.kind = l->loop[loop - 1].kind,
                    .size = l->loop[loop - 1].size,
+                   .within = outer ? l->loop[outer - 1].factor : -1,
                    .in_dim = mot_arena_array(arena, int8_t, l->op->n_in),
                    .out_dim = mot_arena_array(arena, int8_t, l->op->n_out),
                    .partial = mot_arena_array(arena, bool, l->op->n_out)};
@@ -606,15 +631,69 @@ static void limit_units(const MotGraph *g, MotValue v, const DimLoops dims, Loop
 {
     const MotValueInfo *info = &g->values.data[v];
     int16_t loop = v && info->units ? dims[info->units_dim] : 0;
-    if (loop)
-        l->loop[loop - 1].size = mot_gcd(l->loop[loop - 1].size, info->units);
+    if (!loop)
+        return;
+    int64_t size = mot_gcd(l->loop[loop - 1].size, info->units);
+    l->loop[loop - 1].units = info->units;
+    l->loop[loop - 1].inside *= l->loop[loop - 1].size / size;
+    l->loop[loop - 1].size = size;
+}
+
+/* What runs inside a loop lies in its dim where it has none of its own. */
+static void lie_within(const Loops *l, const MotFactors *all, MotFactor *f)
+{
+    const MotFactor *outer = &all->factor[f->within];
+    for (uint32_t i = 0; i < l->op->n_in; i++)
+        f->in_dim[i] = f->in_dim[i] < 0 ? outer->in_dim[i] : f->in_dim[i];
+    for (uint32_t i = 0; i < l->op->n_out; i++)
+        f->out_dim[i] = f->out_dim[i] < 0 ? outer->out_dim[i] : f->out_dim[i];
 }
 
 static void take_factors(MotArena *arena, Loops *l, const DimLoops dims, MotFactors *out)
 {
-    for (int d = 0; d < MOT_MAX_RANK; d++)
-        if (dims[d])
-            out->factor[out->n++] = take_factor(arena, l, dims[d]);
+    for (int d = 0; d < MOT_MAX_RANK; d++) {
+        int16_t loop = dims[d];
+        if (!loop)
+            continue;
+        MotFactor *f = &out->factor[out->n];
+        *f = take_factor(arena, l, loop);
+        l->loop[loop - 1].factor = (int)out->n++;
+        if (f->within >= 0)
+            lie_within(l, out, f);
+    }
+}
+
+/* Whether the loop's parts are units, and so something may run inside of them. */
+static bool is_over_units(const Loops *l, int i)
+{
+    return l->loop[i].units > 1 && l->loop[i].size == l->loop[i].units &&
+           l->loop[i].kind != MOT_FACTOR_WHOLE;
+}
+
+/* An atom inside of units may be split; any other stays whole. */
+static void judge_inner_atoms(Loops *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        int outer = l->loop[i].within - 1;
+        if (outer >= 0 && is_over_units(l, outer) && l->loop[outer].inside == 1)
+            l->loop[i].kind = MOT_FACTOR_PARALLEL;
+        else
+            l->loop[i].within = 0;
+    }
+}
+
+/* The pieces inside of units: loops that were limited to these. */
+static void take_inner(const Loops *l, MotFactors *out)
+{
+    for (int i = 0, n = (int)out->n; i < l->n; i++) {
+        int outer = l->loop[i].factor;
+        if (!is_over_units(l, i) || l->loop[i].inside == 1 || outer >= n)
+            continue;
+        MotFactor f = out->factor[outer];
+        f.size = l->loop[i].inside;
+        f.within = outer;
+        out->factor[out->n++] = f;
+    }
 }
 
 MotStatus mot_factors(const MotGraph *g, const MotOp *op, MotFactors *out_factors)
@@ -632,16 +711,18 @@ MotStatus mot_factors(const MotGraph *g, const MotOp *op, MotFactors *out_factor
         drop_ones(out_type(&l, i), l.out[i]);
         limit_units(g, op->out[i], l.out[i], &l);
     }
-    int n_places = 0;
+    int n_places = l.n; /* each loop, and what runs inside of it */
     for (uint32_t i = 0; i < op->n_in; i++)
         n_places += in_type(&l, i)->rank;
     for (uint32_t i = 0; i < op->n_out; i++)
         n_places += out_type(&l, i)->rank;
+    judge_inner_atoms(&l);
     *out_factors = (MotFactors){.factor = mot_arena_array(arena, MotFactor, n_places)};
     for (uint32_t i = 0; i < op->n_out; i++)
         take_factors(arena, &l, l.out[i], out_factors);
     for (uint32_t i = 0; i < op->n_in; i++)
         take_factors(arena, &l, l.in[i], out_factors);
+    take_inner(&l, out_factors);
     return MOT_OK;
 }
 
@@ -659,51 +740,4 @@ int mot_factor_of_result(const MotFactors *factors, uint32_t i, int dim)
         if (factors->factor[k].out_dim[i] == dim)
             return (int)k;
     return -1;
-}
-
-/* Takes an input's units; what they are said of must be dealt out evenly. */
-static MotStatus read_units(const MotGraph *g, const MotOp *op)
-{
-    int64_t units = mot_attrs(op, input)->units;
-    const MotType *type = mot_graph_type(g, op->out[0]);
-    g->values.data[op->out[0]].units = units;
-    if (units == 0)
-        return MOT_OK;
-    if (units < 0 || type->rank == 0 || type->dims[0] < 1 || type->dims[0] % units != 0)
-        return mot_fail(g->ctx, MOT_ERR_MODEL, mot_op_loc(g, op),
-                        "dim 0 of [%s] can't be dealt out in %lld units",
-                        mot_shape_text(&g->ctx->arena, type->dims, type->rank), (long long)units);
-    return MOT_OK;
-}
-
-/* From operand k, which has units, to the results that the same loop runs over. */
-static void spread_units(const MotGraph *g, const MotOp *op, const MotFactors *factors, uint32_t k)
-{
-    const MotValueInfo *from = &g->values.data[op->in[k]];
-    int f = mot_factor_of_operand(factors, k, from->units_dim);
-    for (uint32_t r = 0; f >= 0 && r < op->n_out; r++)
-        if (factors->factor[f].out_dim[r] >= 0) {
-            g->values.data[op->out[r]].units = from->units;
-            g->values.data[op->out[r]].units_dim = factors->factor[f].out_dim[r];
-        }
-}
-
-MotStatus mot_factors_spread_units(const MotGraph *g)
-{
-    for (uint32_t i = 0; i < g->body.n; i++) {
-        const MotOp *op = mot_graph_op(g, g->body.data[i]);
-        MotFactors factors = {0};
-        for (uint32_t k = 0; k < op->n_out; k++)
-            g->values.data[op->out[k]].units = 0;
-        if (op->kind == MOT_OP_INPUT)
-            MOT_TRY(read_units(g, op));
-        for (uint32_t k = 0; k < op->n_in; k++) {
-            if (!op->in[k] || !g->values.data[op->in[k]].units)
-                continue;
-            if (!factors.factor)
-                MOT_TRY(mot_factors(g, op, &factors));
-            spread_units(g, op, &factors, k);
-        }
-    }
-    return MOT_OK;
 }

@@ -108,7 +108,7 @@ void mot_plan_apply_factors(MotPlan *plan, MotOpId id, const MotFactors *factors
             const MotFactor *f = &factors->factor[choice];
             if (f->out_dim[k] >= 0) {
                 s.axis[a] = f->out_dim[k];
-                s.units[a] = f->size;
+                s.units[a] = mot_factor_result_units(factors, choice, k);
             } else if (f->partial[k]) {
                 s.axis[a] = find_partial(f);
             }
@@ -124,7 +124,7 @@ MotSharding mot_plan_operand(const MotPlan *plan, MotOpId id, const MotFactors *
         int8_t choice = plan->ops[id].factor[a];
         if (choice >= 0 && factors->factor[choice].in_dim[i] >= 0) {
             s.axis[a] = factors->factor[choice].in_dim[i];
-            s.units[a] = factors->factor[choice].size;
+            s.units[a] = mot_factor_operand_units(factors, choice, i);
         }
     }
     return s;
@@ -210,6 +210,18 @@ static uint32_t stage_of_value(const Checker *c, MotValue v)
     return c->plan->ops[c->plan->graph->values.data[v].def].stage;
 }
 
+/*
+ * Whether an axis before `axis` splits the factor that this one runs inside of, or there is none.
+ */
+static bool is_inside(const MotOpPlan *choice, const MotFactors *factors, uint32_t axis)
+{
+    int within = factors->factor[choice->factor[axis]].within;
+    for (uint32_t a = 0; a < axis && within >= 0; a++)
+        if (choice->factor[a] == within)
+            return true;
+    return within < 0;
+}
+
 static void check_choice(Checker *c, MotOpId id, const MotFactors *factors)
 {
     const MotOp *op = mot_graph_op(c->plan->graph, id);
@@ -228,6 +240,9 @@ static void check_choice(Checker *c, MotOpId id, const MotFactors *factors)
             complain(c, op, "factor or axis out of range");
         else if (factors->factor[choice->factor[a]].kind == MOT_FACTOR_WHOLE)
             complain(c, op, "a factor that can't be split is split");
+        else if (!is_inside(choice, factors, a))
+            complain(c, op,
+                     "what is inside of units is split, and no axis before splits the units");
     }
     for (uint32_t k = 0; k < op->n_in; k++)
         if (op->in[k] && stage_of_value(c, op->in[k]) > choice->stage &&

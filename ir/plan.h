@@ -14,8 +14,8 @@ enum { MOT_MAX_AXES = 4, MOT_MAX_MICRO = 4096 };
 
 /*
  * What a mesh axis does to a value: a dim >= 0 that it splits, or one of these. A split dim is
- * dealt out in `units` equal pieces (the size of the factor that split it; a piece is size / units
- * elements), else units is 0.
+ * dealt out in `units` equal pieces (the size of the factor that split it, inside of units the
+ * product of both; a piece is size / units elements), else units is 0.
  */
 enum { MOT_REPLICATED = -1, MOT_PARTIAL_SUM = -2, MOT_PARTIAL_MAX = -3 };
 typedef struct MotSharding {

@@ -13,7 +13,21 @@ const char *const mot_section_names[] = {"count", "forward", "backward", "step",
 
 enum { BUFFER_ALIGNMENT = 64 };
 
-static void bind_dims(MotCtx *ctx, const MotProgram *program, MotBinding *binding)
+static MotStatus refuse_units(MotCtx *ctx, const MotProgram *program, const MotDim *dim,
+                              int64_t n_units)
+{
+    const char *outer = program->mesh.axis[program->dims.data[dim->parent - 1].axis].name,
+               *inner = program->mesh.axis[dim->axis].name;
+    mot_fail(
+        ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+        "the shares of axis %s give a device %lld replicas, and axis %s splits the samples of one",
+        mot_quote(&ctx->arena, outer), (long long)n_units, mot_quote(&ctx->arena, inner));
+    mot_hint(ctx, "give each place of the axis %s as much as the others",
+             mot_quote(&ctx->arena, outer));
+    return ctx->status;
+}
+
+static MotStatus bind_dims(MotCtx *ctx, const MotProgram *program, MotBinding *binding)
 {
     for (uint32_t i = 0; i < program->dims.n; i++) {
         const MotDim *dim = &program->dims.data[i];
@@ -23,6 +37,9 @@ static void bind_dims(MotCtx *ctx, const MotProgram *program, MotBinding *bindin
         }
         const MotMeshAxis *axis = &program->mesh.axis[dim->axis];
         int64_t whole = dim->parent ? binding->size[dim->parent - 1] : dim->size;
+        if (dim->of_one && whole > program->dims.data[dim->parent - 1].granule)
+            return refuse_units(ctx, program, dim,
+                                whole / program->dims.data[dim->parent - 1].granule);
         int64_t *parts = mot_arena_array(&ctx->arena, int64_t, axis->n);
         uint32_t own = mot_mesh_coordinate(&program->mesh, binding->position, dim->axis);
         mot_share_split(axis->share, axis->n, whole / dim->granule, parts);
@@ -30,6 +47,7 @@ static void bind_dims(MotCtx *ctx, const MotProgram *program, MotBinding *bindin
             binding->offset[i] += parts[k] * dim->granule;
         binding->size[i] = parts[own] * dim->granule;
     }
+    return MOT_OK;
 }
 
 static MotType bind_type(const MotType *type, const int64_t *sizes)
@@ -309,7 +327,7 @@ MotStatus mot_program_bind(MotCtx *ctx, const MotProgram *program, uint32_t posi
                     .types = mot_arena_array(&ctx->arena, MotType, program->bufs.n),
                     .arena_offset = mot_arena_array(&ctx->arena, int64_t, program->bufs.n),
                     .stride = mot_arena_array(&ctx->arena, int64_t, program->bufs.n)};
-    bind_dims(ctx, program, &b);
+    MOT_TRY(bind_dims(ctx, program, &b));
     for (uint32_t i = 0; i < program->bufs.n; i++) {
         const MotBuf *buf = &program->bufs.data[i];
         b.types[i] = bind_type(&buf->type, b.size);

@@ -32,12 +32,14 @@
 /*
  * A split dim: the part of `size` that mesh axis `axis` gives this rank, in units of `granule`.
  * With `parent` (an index + 1) the size is the local size of that dim: two axes split one dim, the
- * outer one first.
+ * outer one first. With `of_one` that part is one granule of the outer one at most, because
+ * elsewhere the two split two dims: shares that give a rank more can't be bound.
  */
 typedef struct MotDim {
     const char *name;
     uint32_t axis, parent;
     int64_t size, granule;
+    bool of_one;
     uint32_t cut; /* index + 1: no part of a split, but what the ranks do there: */
     enum MotCutDim {
         MOT_DIM_KEPT,    /* columns that a rank computes itself, 0 if it computes all */

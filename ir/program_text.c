@@ -43,6 +43,8 @@ static MotRecord dim_record(MotArena *arena, const MotProgram *p, uint32_t i)
     if (dim->parent)
         mot_record_add_attr(arena, &r, "parent",
                             mot_term_text(MOT_TERM_SYMBOL, p->dims.data[dim->parent - 1].name));
+    if (dim->of_one)
+        mot_record_add_attr(arena, &r, "of_one", (MotTerm){0});
     return r;
 }
 

@@ -136,6 +136,35 @@ static inline MotMesh make_mesh(MotCtx *ctx, const MeshShape *shape, uint32_t fi
     return mesh;
 }
 
+/* Whether the shares of the axis give no place more than one of the units. */
+static inline bool deals_out_singly(const Job *job, const MotMeshAxis *axis, int64_t units)
+{
+    int64_t *part = mot_arena_array(&job->ctx->arena, int64_t, axis->n);
+    mot_share_split(axis->share, axis->n, units, part);
+    for (uint32_t i = 0; i < axis->n; i++)
+        if (part[i] > 1)
+            return false;
+    return true;
+}
+
+/*
+ * Whether the plan may split the op's factor `f` by axis a, beside what it splits by those before.
+ */
+static inline bool may_split(const Job *job, const MotPlan *plan, MotOpId id,
+                             const MotFactors *factors, uint32_t a, int f)
+{
+    const MotMesh *mesh = &plan->stages.data[plan->ops[id].stage].mesh;
+    bool is_inside = factors->factor[f].within < 0;
+    for (uint32_t b = 0; b < a; b++) {
+        if (plan->ops[id].factor[b] == f)
+            return false;
+        is_inside |=
+            plan->ops[id].factor[b] == factors->factor[f].within &&
+            deals_out_singly(job, &mesh->axis[b], factors->factor[factors->factor[f].within].size);
+    }
+    return is_inside && factors->factor[f].kind != MOT_FACTOR_WHOLE;
+}
+
 /*
  * A random factor an axis (seed 0: none); two axes never split one factor here, nested splits of
  * one dim come by different factors.
@@ -151,9 +180,7 @@ static inline void choose_factors(const Job *job, MotPlan *plan, unsigned *seed)
         for (uint32_t a = 0; *seed && a < mesh->n_axes && mot_op_info(op->kind)->class != MOT_SINK;
              a++) {
             int pick = rand_r(seed) % (int)(factors.n + 1) - 1;
-            bool is_free = pick >= 0 && factors.factor[pick].kind != MOT_FACTOR_WHOLE;
-            for (uint32_t b = 0; b < a; b++)
-                is_free = is_free && plan->ops[id].factor[b] != pick;
+            bool is_free = pick >= 0 && may_split(job, plan, id, &factors, a, pick);
             plan->ops[id].factor[a] = (int8_t)(is_free ? pick : -1);
         }
         mot_plan_apply_factors(plan, id, &factors);
@@ -309,9 +336,9 @@ static inline double *read_params(const Job *job, const MotPipeline *pipeline, M
 }
 
 /*
- * Trains N_STEPS steps on `backend`; with `resize`, these are the shares of axis 0 from the second
- * step on. False for a plan whose two axes split one dim into pieces that do not nest: lowering
- * refuses it.
+ * Trains N_STEPS steps on `backend`; with `resize`, these are the shares of the last axis from the
+ * second step on. False for a plan whose two axes split one dim into pieces that do not nest:
+ * lowering refuses it.
  */
 static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
                             const int64_t *resize, Trained *out)
@@ -342,7 +369,8 @@ static inline bool run_plan(const Job *job, MotPlan *plan, const char *backend,
     for (int step = 0; step < N_STEPS; step++) {
         int64_t moved;
         if (step == 1 && resize)
-            require(job->ctx, mot_session_reshare(session, 0, 0, resize, &moved));
+            require(job->ctx, mot_session_reshare(session, 0, plan->stages.data[0].mesh.n_axes - 1,
+                                                  resize, &moved));
         out->losses[step] = train_step(job, session, step);
     }
     MotTensor loss;

@@ -216,6 +216,27 @@ uint32_t mot_lower_find_kernel(MotLowering *l, MotGraph *graph)
 /* ---- Views ---- */
 
 /*
+ * Where an axis splits what is inside of units, and these are a dim of their own on one side of a
+ * reshape only: memory is the same on both if no rank has more than one unit.
+ */
+static void keep_units_apart(MotLowering *l, MotOpId id, const MotType *from, const MotType *to)
+{
+    const MotFactors *factors = &l->factors[id];
+    for (uint32_t a = 0; a < l->program->mesh.n_axes; a++) {
+        int choice = l->plan->ops[id].factor[a];
+        const MotFactor *f = choice >= 0 ? &factors->factor[choice] : NULL;
+        if (!f || f->within < 0)
+            continue;
+        const MotFactor *units = &factors->factor[f->within];
+        bool is_nested_before = f->in_dim[0] == units->in_dim[0];
+        if (is_nested_before == (f->out_dim[0] == units->out_dim[0]))
+            continue;
+        int64_t dim = is_nested_before ? from->dims[f->in_dim[0]] : to->dims[f->out_dim[0]];
+        l->program->dims.data[-dim - 1].of_one = true;
+    }
+}
+
+/*
  * The result is the operand's memory, or a part of it. Outermost dims that are sliced are whole:
  * factors see to that.
  */
@@ -229,6 +250,7 @@ static void lower_view(MotLowering *l, MotOpId id)
     l->program->bufs.data[buf].alias = from + 1;
     if (op->kind == MOT_OP_SLICE)
         l->program->bufs.data[buf].alias_start = mot_attrs(op, slice)->start.data[0];
+    keep_units_apart(l, id, &l->program->bufs.data[from].type, &l->program->bufs.data[buf].type);
     mot_lower_add_form(l, op->out[0], sharding, buf);
 }
 

@@ -17,7 +17,7 @@ static const struct {
 
 bool mot_factor_can_split(const MotFactor *factor)
 {
-    return factor->kind != MOT_FACTOR_WHOLE && factor->size >= 2;
+    return factor->kind != MOT_FACTOR_WHOLE && factor->size >= 2 && factor->within < 0;
 }
 
 MotSharding mot_choice_operand(const MotFactors *factors, int choice, uint32_t i)
@@ -147,6 +147,8 @@ const char *mot_choice_name(const MotGraph *g, const MotOp *op, const MotFactors
 {
     if (choice < 0)
         return "replicate";
+    if (factors->factor[choice].within >= 0)
+        return "samples";
     const char *name = plain_name(g, op, factors, &factors->factor[choice]);
     for (int i = 0; name && i < choice; i++) {
         const char *earlier = plain_name(g, op, factors, &factors->factor[i]);

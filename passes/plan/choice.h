@@ -20,10 +20,11 @@ MotSharding mot_choice_operand(const MotFactors *factors, int choice, uint32_t i
 MotSharding mot_choice_result(const MotFactors *factors, int choice, uint32_t k);
 
 /*
- * The name of a choice: `replicate`; `batch` the first dim of the result; `out` a dim of the weight
- * and the result only; `in` a dim that is summed; `heads` of attention; else, or where the name is
- * taken by an earlier factor, `dimN` for dim N of the result and `sumN` for the N-th summed factor.
- * Sources and updates have `dimN` only.
+ * The name of a choice: `replicate`; `samples` what is inside of units, the samples of a replica;
+ * `batch` the first dim of the result; `out` a dim of the weight and the result only; `in` a dim
+ * that is summed; `heads` of attention; else, or where the name is taken by an earlier factor,
+ * `dimN` for dim N of the result and `sumN` for the N-th summed factor. Sources and updates have
+ * `dimN` only.
  */
 const char *mot_choice_name(const MotGraph *g, const MotOp *op, const MotFactors *factors,
                             int choice);

@@ -296,7 +296,8 @@ double mot_cost_op_bound(MotCost *cost, const MotOp *op, const MotFactors *facto
         best = seconds > best ? seconds : best;
     }
     for (uint32_t f = 0; f < factors->n; f++) {
-        if (factors->factor[f].kind == MOT_FACTOR_WHOLE || factors->factor[f].size < 1)
+        const MotFactor *factor = &factors->factor[f];
+        if (factor->kind == MOT_FACTOR_WHOLE || factor->size < 1 || factor->within >= 0)
             continue;
         work = work_of(cost, op, factors, (int)f);
         double seconds = best_split(cost, &work, factors->factor[f].size);

@@ -7,6 +7,7 @@
  *     test_sharding [--seed N]      reproduces one failure
  */
 #include "ir/builder.h"
+#include "passes/plan/outer.h"
 #include "tests/plan_run.h"
 
 /* 1, 3, 5, ... below size. */
@@ -70,6 +71,7 @@ static const MeshShape meshes[] = {
     {1, {4}, {{8, 4, 2, 1}}},
     {2, {2, 2}, {{3, 1}, {1, 2}}},
     {2, {2, 2}, {{1, 0}, {2, 1}}},
+    {2, {2, 2}, {{1, 1}, {3, 1}}},
 };
 enum { N_MODELS = sizeof models / sizeof *models, N_MESHES = sizeof meshes / sizeof *meshes };
 
@@ -146,6 +148,115 @@ static void replicas_of_several_devices_compute_the_same(void **state)
     check_model(&gpt, "demo:lr=0.1,replicas=2,k=4,s=8,select=striding,base=sgd,beta=0.9");
 }
 
+/*
+ * Axis 0 over replicas, axis 1 over the samples of one where there are any: gives how many ops, and
+ * how many reshapes between the two.
+ */
+static void split_samples(const Job *job, MotPlan *plan, int *out_n, int *out_n_reshapes)
+{
+    const MotGraph *g = job->graph;
+    MotFactors *factors = mot_arena_array(&job->ctx->arena, MotFactors, g->ops.n);
+    *out_n = *out_n_reshapes = 0;
+    for (uint32_t i = 0; i < g->body.n; i++)
+        require(job->ctx,
+                mot_factors(g, mot_graph_op(g, g->body.data[i]), &factors[g->body.data[i]]));
+    mot_outer_choose(plan, factors);
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        MotOpId id = g->body.data[i];
+        const MotOp *op = mot_graph_op(g, id);
+        for (uint32_t f = 0; f < factors[id].n; f++) {
+            const MotFactor *own = &factors[id].factor[f];
+            if (own->within < 0 || own->within != plan->ops[id].factor[0])
+                continue;
+            plan->ops[id].factor[1] = (int8_t)f;
+            ++*out_n;
+            *out_n_reshapes += op->kind == MOT_OP_RESHAPE && own->in_dim[0] != own->out_dim[0];
+        }
+        mot_plan_apply_factors(plan, id, &factors[id]);
+    }
+}
+
+/*
+ * Of 4 samples a replica 3 and 1, and after a resize 1 and 3; and of 2 micro-batches with 2 each.
+ */
+static void check_samples(const char *optimizer, uint32_t n_micro)
+{
+    static const MeshShape one = {1, {1}, {{1}}}, two = {2, {2, 2}, {{1, 1}, {3, 1}}};
+    static const int64_t resize[] = {1, 3};
+    Trained whole, split;
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    Job job = make_job(&ctx, &gpt, optimizer, n_micro);
+    unsigned none = 0;
+    int n, n_reshapes;
+    assert_true(run_plan(&job, make_plan(&job, &one, &none), "ref", NULL, &whole));
+    MotPlan *plan = make_plan(&job, &two, &none);
+    split_samples(&job, plan, &n, &n_reshapes);
+    assert_true(n > 60 && n_reshapes > 10);
+    assert_true(run_plan(&job, plan, "ref", resize, &split));
+    check_same(&split, &whole, optimizer);
+    mot_ctx_deinit(&ctx);
+}
+
+static void samples_of_a_replica_may_be_split(void **state)
+{
+    (void)state;
+    check_samples("demo:lr=0.1,replicas=2,k=4,s=8,select=striding,base=sgd,beta=0.9", 1);
+    check_samples("demo:lr=0.1,replicas=2,k=4,s=8,select=striding,base=sgd,beta=0.9,clip=0.5", 2);
+    check_samples("demo:lr=0.01,replicas=2,k=4,s=8,select=striding,delay=1,lookahead=1", 1);
+}
+
+/*
+ * Two replicas in one place of the outer axis: their samples are split as dim 1 of [R, batch / R],
+ * and not as a part of the batch.
+ */
+static void two_replicas_in_one_place_are_refused(void **state)
+{
+    (void)state;
+    static const MeshShape two = {2, {2, 2}, {{1, 0}, {1, 1}}};
+    MotPipeline *pipeline;
+    MotBinding bindings[4];
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    Job job = make_job(&ctx, &gpt, "demo:lr=0.1,replicas=2,k=4,s=8", 1);
+    unsigned none = 0;
+    int n, n_reshapes;
+    MotPlan *plan = make_plan(&job, &two, &none);
+    split_samples(&job, plan, &n, &n_reshapes);
+    require(&ctx, mot_lower(&ctx, plan, &pipeline));
+    assert_int_equal(mot_pipeline_bind(&ctx, pipeline, bindings), MOT_ERR_USAGE);
+    assert_non_null(strstr(mot_text_get(&ctx.error), "give a device 2 replicas"));
+    mot_error_clear(&ctx);
+    pipeline->stages.data[0]->mesh.axis[0].share[1] = 1;
+    require(&ctx, mot_pipeline_bind(&ctx, pipeline, bindings));
+    mot_ctx_deinit(&ctx);
+}
+
+/* An axis splits samples only below one that splits replicas. */
+static void samples_without_replicas_are_refused(void **state)
+{
+    (void)state;
+    static const MeshShape two = {2, {2, 2}, {{1, 1}, {1, 1}}};
+    MotCtx ctx;
+    mot_ctx_init(&ctx);
+    Job job = make_job(&ctx, &gpt, "demo:lr=0.1,replicas=2,k=4,s=8", 1);
+    unsigned none = 0;
+    int n, n_reshapes;
+    MotPlan *plan = make_plan(&job, &two, &none);
+    split_samples(&job, plan, &n, &n_reshapes);
+    require(&ctx, mot_plan_verify(plan));
+    for (uint32_t i = 0; i < job.graph->body.n; i++) {
+        MotFactors factors;
+        MotOpId id = job.graph->body.data[i];
+        require(&ctx, mot_factors(job.graph, mot_graph_op(job.graph, id), &factors));
+        plan->ops[id].factor[0] = -1;
+        mot_plan_apply_factors(plan, id, &factors);
+    }
+    assert_int_equal(mot_plan_verify(plan), MOT_ERR_INFEASIBLE);
+    assert_non_null(strstr(mot_text_get(&ctx.error), "no axis before splits the units"));
+    mot_ctx_deinit(&ctx);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--seed") == 0) {
@@ -155,6 +266,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_legal_plan_computes_the_same),
         cmocka_unit_test(partial_sums_may_be_of_any_dtype),
-        cmocka_unit_test(replicas_of_several_devices_compute_the_same)};
+        cmocka_unit_test(replicas_of_several_devices_compute_the_same),
+        cmocka_unit_test(samples_of_a_replica_may_be_split),
+        cmocka_unit_test(two_replicas_in_one_place_are_refused),
+        cmocka_unit_test(samples_without_replicas_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

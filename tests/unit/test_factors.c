@@ -407,6 +407,46 @@ static void sources_and_sinks_are_parallel_but_for_an_iota_along_its_axis(void *
     assert_true(f.factor[0].in_dim[0] == 0 && f.factor[0].in_dim[1] == 0);
 }
 
+/* A batch of 8 in 2 units of 4: as the batch, seen as [2, 4], and as the batch again. */
+static void inside_of_units_runs_a_factor_of_its_own(void **state)
+{
+    MotGraph *g = mot_graph_make(*state, "units");
+    MotBuilder b = mot_builder_make(g);
+    MotValue x = mot_input(&b, "x", mot_type_make(MOT_F32, 2, (int64_t[]){8, 3}));
+    mot_attrs(mot_graph_def(g, x), input)->units = 2;
+    MotValue rows = mot_reshape(&b, x, 1, (int64_t[]){24});
+    MotValue parts = mot_reshape(&b, x, 3, (int64_t[]){2, 4, 3});
+    MotValue batch = mot_reshape(&b, parts, 2, (int64_t[]){8, 3});
+    MotValue fine = mot_reshape(&b, x, 3, (int64_t[]){4, 2, 3});
+    MotValue sum = mot_reduce_sum(&b, batch, (int64_t[]){0}, 1, MOT_DROP);
+    static const struct {
+        int f, within, in_dim, out_dim, in_units, out_units;
+        int64_t size;
+    } inner[] = {{2, 0, 0, 0, 8, 8, 4}, /* of the 24 rows a sample's 3 stay together */
+                 {1, 0, 0, 1, 8, 4, 4},
+                 {2, 0, 1, 0, 4, 8, 4},
+                 {3, 0, 0, 0, 4, 4, 2},
+                 {2, 1, 0, -1, 8, 8, 4}};
+    const MotValue values[] = {rows, parts, batch, fine, sum};
+    assert_int_equal(mot_factors_spread_units(g), MOT_OK);
+    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
+        MotFactors all = factors_of(g, g->values.data[values[i]].def);
+        int n = 0;
+        for (uint32_t k = 0; k < all.n; k++)
+            n += all.factor[k].within >= 0;
+        const MotFactor *f = &all.factor[inner[i].f], *units = &all.factor[inner[i].within];
+        assert_int_equal(n, 1);
+        assert_int_equal(f->within, inner[i].within);
+        assert_int_equal(f->kind, units->kind);
+        assert_true(f->size == inner[i].size && units->size == 2);
+        assert_true(f->in_dim[0] == inner[i].in_dim && f->out_dim[0] == inner[i].out_dim);
+        assert_int_equal(mot_factor_operand_units(&all, inner[i].f, 0), inner[i].in_units);
+        if (f->out_dim[0] >= 0)
+            assert_int_equal(mot_factor_result_units(&all, inner[i].f, 0), inner[i].out_units);
+        assert_int_equal(mot_factor_operand_units(&all, inner[i].within, 0), 2);
+    }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_ctx, drop_ctx)
@@ -417,6 +457,7 @@ int main(void)
         TEST(what_is_linear),
         TEST(the_rules_find_what_can_be_split),
         TEST(sources_and_sinks_are_parallel_but_for_an_iota_along_its_axis),
+        TEST(inside_of_units_runs_a_factor_of_its_own),
     };
     return cmocka_run_group_tests_name("factors", tests, NULL, NULL);
 }
