@@ -481,7 +481,7 @@ static MotStatus read_param(MotCtx *ctx, void *arg)
     const MotBuf *buf = find_param(ctx, call->m, call->tensors[0]->name, &is_second);
     if (!buf)
         return ctx->status;
-    MOT_TRY(mot_job_read_param(ctx, &call->m->job, buf, &value));
+    MOT_TRY(mot_session_read_param(call->m->job.session, buf, &value));
     if (is_second)
         value = mot_param_tied(&ctx->arena, buf->source, &value);
     return copy_out(ctx, call->tensors[0], &value);

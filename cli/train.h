@@ -60,7 +60,7 @@ typedef struct MotTrainer {
     MotPolicy policy; /* of --balance, for the balancer */
     MotBalancer balancer;
     MotReplanning replanning;
-    MotCutter *cutter; /* of --balance zero, with its policy; else NULL */
+    MotCutter *cutter; /* of --balance zero, migrate and semi, with its policy; else NULL */
     MotZero *zero;
     double cut_spent; /* of the accuracy budget, in steps */
     double loss, val_loss;

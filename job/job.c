@@ -500,6 +500,8 @@ static MotStatus read_consent(MotCtx *ctx, const MotJob *job)
                *fill = mot_args_get(job->args, "--cut-fill", fills[MOT_CUT_ZERO]);
     const char *balance = mot_args_get(job->args, "--balance", "");
     job->plan->lends = strcmp(balance, "migrate") == 0 || strcmp(balance, "semi") == 0;
+    if (!allowed && mot_args_has(job->args, "--cut-fill"))
+        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--cut-fill is for --allow cuts");
     if (!allowed)
         return MOT_OK;
     if (strcmp(allowed, "cuts") != 0)
@@ -694,16 +696,6 @@ MotStatus mot_job_scalar(MotJob *job, const char *name, MotSection section, doub
     return MOT_OK;
 }
 
-MotStatus mot_job_read_param(MotCtx *ctx, MotJob *job, const MotBuf *buf, MotTensor *out_value)
-{
-    MotTensor value;
-    MOT_TRY(mot_session_read(job->session, buf->name, &value));
-    out_value->type = mot_param_file_type(&value.type, buf->source);
-    out_value->data = mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&out_value->type));
-    mot_param_to_file(&value.type, buf->source, value.data, out_value->data);
-    return MOT_OK;
-}
-
 MotStatus mot_job_export(MotCtx *ctx, MotJob *job, const char *path)
 {
     const MotPipeline *p = job->pipeline;
@@ -714,7 +706,7 @@ MotStatus mot_job_export(MotCtx *ctx, MotJob *job, const char *path)
         MotTensor value;
         if (!mot_job_is_param(buf))
             continue;
-        MOT_TRY(mot_job_read_param(ctx, job, buf, &value));
+        MOT_TRY(mot_session_read_param(job->session, buf, &value));
         tensors[n++] = (MotExported){buf->name, value};
         MotTensor tied = mot_param_tied(&ctx->arena, buf->source, &value);
         if (tied.data)

@@ -105,9 +105,6 @@ MOT_CHECKED MotStatus mot_job_scalar(MotJob *job, const char *name, MotSection s
 
 /* Whether the buffer is a parameter of the model, and not a state of the optimizer. */
 bool mot_job_is_param(const MotBuf *buf);
-/* Its value, gathered, in the shape and layout of the file. */
-MOT_CHECKED MotStatus mot_job_read_param(MotCtx *ctx, MotJob *job, const MotBuf *buf,
-                                         MotTensor *out_value);
 /* Writes the model file with the weights that the ranks hold. */
 MOT_CHECKED MotStatus mot_job_export(MotCtx *ctx, MotJob *job, const char *path);
 

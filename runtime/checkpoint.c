@@ -49,13 +49,10 @@ static MotStatus gather_tensors(MotCtx *ctx, MotSession *session, int file, MotN
         const MotBuf *buf = p->vars.data[i];
         if (buf->kind != MOT_BUF_PARAM || file_of(buf) != file)
             continue;
-        MotTensor value, *to = &out[*out_n].tensor;
-        MOT_TRY(mot_session_read(session, buf->name, &value));
-        to->type = mot_param_file_type(&value.type, buf->source);
-        to->data = mot_arena_alloc(&ctx->arena, (size_t)mot_type_bytes(&to->type));
-        mot_param_to_file(&value.type, buf->source, value.data, to->data);
-        MotTensor tied = mot_param_tied(&ctx->arena, buf->source, to);
-        out[(*out_n)++].name = buf->name;
+        MotTensor value;
+        MOT_TRY(mot_session_read_param(session, buf, &value));
+        out[(*out_n)++] = (MotNamedTensor){buf->name, value};
+        MotTensor tied = mot_param_tied(&ctx->arena, buf->source, &value);
         if (tied.data)
             out[(*out_n)++] = (MotNamedTensor){mot_attrs(buf->source, param)->tied, tied};
     }
@@ -517,8 +514,11 @@ static MotStatus load_tensor(MotCtx *ctx, MotSession *session, const MotBuf *buf
             tensor = average_replicas(ctx, &want, &tensor);
         if (!mot_type_equal(&want, &tensor.type))
             return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL},
-                            "tensor %s has another type than the model's",
-                            mot_quote(&ctx->arena, buf->name));
+                            "tensor %s is %s[%s], the model has %s[%s]",
+                            mot_quote(&ctx->arena, buf->name), mot_dtype_name(tensor.type.dtype),
+                            mot_shape_text(&ctx->arena, tensor.type.dims, tensor.type.rank),
+                            mot_dtype_name(want.dtype),
+                            mot_shape_text(&ctx->arena, want.dims, want.rank));
         return mot_session_write_param(session, buf->name, tensor.data);
     }
     return mot_fail(ctx, MOT_ERR_MISMATCH, (MotLoc){file, NULL}, "lacks tensor %s",

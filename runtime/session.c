@@ -411,6 +411,16 @@ MotStatus mot_session_read(MotSession *s, const char *name, MotTensor *out_whole
     return MOT_OK;
 }
 
+MotStatus mot_session_read_param(MotSession *s, const MotBuf *buf, MotTensor *out_file)
+{
+    MotTensor value;
+    MOT_TRY(mot_session_read(s, buf->name, &value));
+    out_file->type = mot_param_file_type(&value.type, buf->source);
+    out_file->data = mot_arena_alloc(&s->ctx->arena, (size_t)mot_type_bytes(&out_file->type));
+    mot_param_to_file(&value.type, buf->source, value.data, out_file->data);
+    return MOT_OK;
+}
+
 /* Gives back the memory of what the ranks hold of a buffer. */
 static void release_parts(const MotSession *s, Var var)
 {

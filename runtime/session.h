@@ -57,6 +57,9 @@ MOT_CHECKED MotStatus mot_session_read(MotSession *session, const char *name, Mo
  */
 MOT_CHECKED MotStatus mot_session_write_param(MotSession *session, const char *name,
                                               const void *file);
+/* The other way: a parameter or state of the pipeline, in the shape and layout of its file. */
+MOT_CHECKED MotStatus mot_session_read_param(MotSession *session, const MotBuf *buf,
+                                             MotTensor *out_file);
 /*
  * Whether all ranks that hold the same elements of a parameter or of state hold the same bytes, as
  * replicas do. Fails with MOT_ERR_INTERNAL, naming the first parameter and rank that differ. Reads

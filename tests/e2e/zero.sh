@@ -93,6 +93,7 @@ refuses "lending where no weight is split" 'no layer of this plan can be lent' -
 # Consent: without it there is nothing of cuts, in words or in the program.
 refuses "--balance zero without consent" 'consents to that' --balance zero
 refuses "another consent" '--allow "speed": it is cuts' --allow speed
+refuses "a fill without consent" '--cut-fill is for --allow cuts' --balance migrate --cut-fill mean
 refuses "another fill" 'zero, mean or last' --allow cuts --cut-fill nothing
 refuses "another target" 'mean, median or min' --balance zero --allow cuts --target best
 refuses "a part beyond 1" 'a part, from 0 to 1' --balance zero --allow cuts --accuracy-budget 2
