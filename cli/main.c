@@ -7,6 +7,7 @@
 #include "passes/pipeline.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -276,6 +277,7 @@ int main(int argc, char **argv)
     ctx.log = print_log;
     ctx.log_self = &call.talk;
     mot_cutoff_watch();
+    signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a write that fails, and told as one */
     MotStatus status = mot_ctx_run(&ctx, run_verb, &call);
     /*
      * A status without a text (MOT_STOPPED, or a test case that failed) has been explained by the

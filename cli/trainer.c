@@ -11,13 +11,27 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Set by SIGINT and SIGTERM: the step is finished, then all is saved. */
+/* Set by a signal: the step is finished, then all is saved. */
 static volatile sig_atomic_t stop_requested;
 
 static void request_stop(int signal)
 {
     (void)signal;
     stop_requested = 1;
+}
+
+/*
+ * SIGPIPE too: after `train | tee` a Ctrl-C reaches both, and who reads may be gone before all is saved. A SIGHUP that nohup has had ignored stays so.
+ */
+static void watch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGPIPE, SIGHUP};
+    struct sigaction action = {.sa_handler = request_stop}, before;
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        sigaction(signals[i], &action, &before);
+        if (signals[i] == SIGHUP && before.sa_handler == SIG_IGN)
+            sigaction(SIGHUP, &before, NULL);
+    }
 }
 
 /* The host's buffers of one micro-batch. */
@@ -359,9 +373,7 @@ MotStatus mot_trainer_run(MotTrainer *t)
 {
     t->ctx->doing = "training";
     MOT_TRY(mot_log_open(t->ctx, t->log, t->step, &t->log_file));
-    struct sigaction action = {.sa_handler = request_stop};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    watch_signals();
     MotStatus status = run_loop(t);
     mot_progress_end(&t->progress);
     bool is_lost = ferror(t->log_file) != 0;

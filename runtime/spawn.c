@@ -15,6 +15,7 @@ static _Noreturn void be_process(const MotRankArgs *args, pid_t host)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGINT, SIG_IGN); /* the host finishes the step, then tells the ranks */
     signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     MotStatus status = getppid() == host ? mot_rank_run(args) : MOT_ERR_RANK;
     _exit(status == MOT_OK ? 0 : 1);
 }

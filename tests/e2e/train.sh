@@ -137,6 +137,29 @@ code=0; wait "$pid" || code=$?
 check "Ctrl-C exits with 75, not $code" [ "$code" = 75 ]
 check "Ctrl-C saves" "$MOTLEY" ckpt verify "$work/stopped"
 
+# So do a terminal that closes, and a reader of the output that goes away (Ctrl-C ends `tee` first); but not a hangup under nohup.
+(prefix=(exec); train hung_up 100000 --devices 2 >"$work/out" 2>&1) &
+pid=$!
+for _ in $(seq 200); do grep -q '^step 3/' "$work/out" && break; sleep 0.1; done
+kill -HUP "$pid"
+code=0; wait "$pid" || code=$?
+check "SIGHUP saves" "$MOTLEY" ckpt verify "$work/hung_up"
+check "and exits with 75, not $code" [ "$code" = 75 ]
+code=0; train unread 100000 --devices 2 2>"$work/err" | head -n 3 >/dev/null || code=${PIPESTATUS[0]}
+check "without a reader: 75, not $code" [ "$code" = 75 ]
+check "and saves" "$MOTLEY" ckpt verify "$work/unread"
+(prefix=(exec nohup); train nohup 200 --devices 2 >"$work/out" 2>&1) &
+pid=$!
+for _ in $(seq 200); do grep -q '^step 3/' "$work/out" && break; sleep 0.1; done
+kill -HUP "$pid"
+code=0; wait "$pid" || code=$?
+check "nohup: 0, not $code" [ "$code" = 0 ]
+
+# A limit on the size of files is a write that fails: what is saved is kept, and said.
+code=0; (ulimit -f 40; train limited 3 --devices 2 >"$work/out" 2>&1) || code=$?
+check "a file over the limit gives 1, not $code" [ "$code" = 1 ]
+check "the file is named" grep -q "limited/step-000003/.*File too large" "$work/out"
+
 # A checkpoint under another step's name is not sound: it would be taken for the newest for good.
 mv "$work/part/step-000007" "$work/part/step-000099"
 code=0; "$MOTLEY" ckpt verify "$work/part" >"$work/out" 2>&1 || code=$?
