@@ -256,6 +256,19 @@ static MotStatus convert(MotData *d, const MotDataField *field, MotTensor *array
     return MOT_OK;
 }
 
+static MotStatus refuse_shape(MotData *d, const MotDataField *field, const MotType *have,
+                              const char *path)
+{
+    mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL}, "is [%s]; input %s takes batches [%s]",
+             mot_shape_text(&d->ctx->arena, have->dims, have->rank),
+             mot_quote(&d->ctx->arena, field->input),
+             mot_shape_text(&d->ctx->arena, field->type.dims, field->type.rank));
+    if (field->is_label && have->rank == field->type.rank)
+        mot_hint(d->ctx, "labels have the dims of the logits without that of the classes, which is "
+                         "the last one unless the loss has axis=N");
+    return d->ctx->status;
+}
+
 /* Field k comes from the array: a sample a row. */
 static MotStatus take_array(MotData *d, uint32_t k, const MotTensor *array, const char *path)
 {
@@ -270,11 +283,7 @@ static MotStatus take_array(MotData *d, uint32_t k, const MotTensor *array, cons
     for (int i = 1; fits && i < array->type.rank; i++)
         fits = array->type.dims[i] == field->type.dims[i];
     if (!fits)
-        return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
-                        "is [%s]; input %s takes batches [%s]",
-                        mot_shape_text(&d->ctx->arena, array->type.dims, array->type.rank),
-                        mot_quote(&d->ctx->arena, field->input),
-                        mot_shape_text(&d->ctx->arena, field->type.dims, field->type.rank));
+        return refuse_shape(d, field, &array->type, path);
     if (d->arrays[0].data && d->n_train + d->n_valid != array->type.dims[0])
         return mot_fail(d->ctx, MOT_ERR_DATA, (MotLoc){path, NULL},
                         "has %lld rows, the array before it has %lld",

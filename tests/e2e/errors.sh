@@ -48,6 +48,7 @@ npy labels_u8.npy '|u1' '8, 16' < <(bytes 128 5)
 npy no_rows.npy '<i8' '0, 16' </dev/null
 npy rows.npy '<i8' '40, 16' < <(bytes 5120 0)
 npy rows_negative.npy '|i1' '40, 16' < <(bytes 640 371)
+npy wide.npy '<i8' '40, 65' < <(bytes 20800 0)
 npy few.npy '<i8' '9, 16' < <(bytes 1152 0)
 cp few.npy a,b.npy
 cp few.npy own_rows.npy
@@ -168,6 +169,8 @@ done <<'TABLE'
 2|"foo=x.npy" names no input|$TRAIN --data npy:input_ids=rows.npy,labels=rows.npy,foo=x.npy
 7|label -7 at index 0|$TRAIN --data npy:input_ids=rows.npy,labels=rows_negative.npy
 0|no validation|$TRAIN --data npy:input_ids=a,b.npy,labels=a,labels=c.npy
+7|wide.npy: is [40x65]; input "labels" takes batches [4x16]|$TRAIN --data npy:input_ids=rows.npy,labels=wide.npy
+0||train $GPT --dim batch=4 --loss cross_entropy:logits:labels,axis=1 --steps 2 --out out -q --data npy:input_ids=rows.npy,labels=wide.npy
 7|few.npy: has 9 rows, the array before it has 40|$TRAIN --data npy:input_ids=rows.npy,labels=few.npy
 0||$TRAIN --data text:a,b.text,unit=char
 0||$TRAIN_MLP --data idx:a,b,labels=c
@@ -252,6 +255,9 @@ expect 0 '' "$MOTLEY" "${words[@]}" --resize 1:0/2
 read -ra words <<<"$TRAIN --data text:one_line"
 expect 7 'character U+000A at 5160 is in the validation part (the last 10 %) only' "$MOTLEY" "${words[@]}"
 expect 0 '' test "$(grep -c '^  hint: remove it (it is the end of the last line), or ' stderr)" = 1
+
+expect 7 'wide.npy: is [40x65]' "$MOTLEY" train "$GPT" --dim batch=4 --loss cross_entropy:logits:labels --steps 2 --out out -q --data npy:input_ids=rows.npy,labels=wide.npy
+expect 0 '' test "$(grep -c '^  hint: labels have the dims of the logits .* unless the loss has axis=N' stderr)" = 1
 
 expect 3 'text: byte 0' "$MOTLEY" import text
 expect 0 '' test "$(tail -1 stderr)" = "  hint: it does not begin as ONNX files do: is it one?"
