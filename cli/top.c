@@ -204,13 +204,14 @@ static const char *view_text(MotCtx *ctx, const View *view)
 {
     MotText text;
     mot_text_init(&text, &ctx->arena);
-    mot_text_printf(&text, "%s: step %lld/%lld, loss %.4f, %.1f ms%s\n",
-                    mot_escape(&ctx->arena, view->dir, 200),
+    mot_text_printf(&text, "%s: step %lld/%lld", mot_escape(&ctx->arena, view->dir, 200),
                     (long long)mot_json_int(mot_json_get(view->step, "step"), 0),
-                    (long long)mot_json_int(mot_json_get(view->job, "steps"), 0),
-                    mot_json_number(mot_json_get(view->step, "loss"), 0),
-                    mot_json_number(mot_json_get(view->step, "ms"), 0),
-                    view->is_running ? "" : " (not running)");
+                    (long long)mot_json_int(mot_json_get(view->job, "steps"), 0));
+    if (view->step)
+        mot_text_printf(&text, ", loss %.4f, %.1f ms",
+                        mot_json_number(mot_json_get(view->step, "loss"), 0),
+                        mot_json_number(mot_json_get(view->step, "ms"), 0));
+    mot_text_printf(&text, "%s\n", view->is_running ? "" : " (not running)");
     mot_text_puts(&text, "rank  device        share   busy   comm   wait      memory  state\n");
     for (size_t i = 0; i < mot_json_length(mot_json_get(view->job, "devices")); i++) {
         Row r = find_row(ctx, view, i);

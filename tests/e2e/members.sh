@@ -73,7 +73,10 @@ step() { # NUMBER SHARES...: a line of the log
     echo "{\"step\": $number, \"loss\": 1, \"ms\": 2, \"ranks\": [${ranks:2}]}" >>"$work/shown/steps.jsonl"
 }
 rows() { "$MOTLEY" top "$work/shown" --once | awk '/^ *[0-9]+ / { printf "%s %s %s, ", $2, $3, $4 }'; }
+title() { "$MOTLEY" top "$work/shown" --once | head -1; }
+check "before the first step there is no loss: $(title)" [ "$(title)" = "$work/shown: step 0/9 (not running)" ]
 step 3 7 9
+check "then its loss: $(title)" [ "$(title)" = "$work/shown: step 3/9, loss 1.0000, 2.0 ms (not running)" ]
 check "top shows the shares of new devices, and no times before their first step: $(rows)" [ "$(rows)" = "a 4 0%, b 2 0%, c 1 0%, " ]
 step 4 4 3 1
 check "then those of the step: $(rows)" [ "$(rows)" = "a 4 50%, b 3 50%, c 1 50%, " ]
