@@ -25,6 +25,7 @@ typedef struct {
     MotBuilder b;
     const MotOptimizer *optimizer;
     MotValue lr, step;
+    bool *is_used; /* of each glob of nodecay: a parameter has such a name */
 } Updates;
 
 static MotValue make_state(Updates *u, MotValue param, const MotAttr_param *of, const char *name)
@@ -36,18 +37,30 @@ static MotValue make_state(Updates *u, MotValue param, const MotAttr_param *of, 
     return mot_param(&u->b, &attrs, *mot_graph_type(u->b.graph, param));
 }
 
-static double decay_of(const MotOptimizer *o, const char *name)
+static double find_decay(Updates *u, const char *name)
 {
+    const MotOptimizer *o = u->optimizer;
+    double wd = o->wd;
     for (uint32_t i = 0; i < o->n_nodecay; i++)
-        if (mot_glob_match(o->nodecay[i], name))
-            return 0;
-    return o->wd;
+        if (mot_glob_match(o->nodecay[i], name)) {
+            u->is_used[i] = true;
+            wd = 0;
+        }
+    return wd;
+}
+
+static void warn_of_unused_globs(const Updates *u)
+{
+    for (uint32_t i = 0; i < u->optimizer->n_nodecay; i++)
+        if (!u->is_used[i])
+            mot_warn(u->ctx, MOT_NOWHERE, "nodecay=%s matches no initializer that trains",
+                     mot_escape(&u->ctx->arena, u->optimizer->nodecay[i], 80));
 }
 
 static MotOpId build_update(Updates *u, const char *name, const MotValue *in, uint32_t n)
 {
     const MotOptimizer *o = u->optimizer;
-    double wd = decay_of(o, name);
+    double wd = find_decay(u, name);
     MotAttr_sgd sgd = {.momentum = o->momentum, .wd = wd};
     MotAttr_adam adam = {
         .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .wd = wd, .decoupled = o->decoupled};
@@ -95,6 +108,7 @@ static MotStatus add_updates(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, 
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "there is no optimizer (--optimizer)");
     Updates u = {.ctx = ctx, .b = mot_builder_make(g), .optimizer = opts->optimizer};
     u.b.role = MOT_ROLE_UPDATE;
+    u.is_used = mot_arena_array(&ctx->arena, bool, u.optimizer->n_nodecay);
     u.lr = mot_optimizer_scalar(&u.b, MOT_INPUT_LR);
     if (u.optimizer->update == MOT_OP_ADAM)
         u.step = mot_optimizer_scalar(&u.b, MOT_INPUT_STEP);
@@ -109,6 +123,7 @@ static MotStatus add_updates(MotCtx *ctx, MotGraph *g, const MotPassOpts *opts, 
     if (n_updated == 0)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "the graph has no gradients: autodiff comes first");
+    warn_of_unused_globs(&u);
     mot_edit_drop_kind(g, MOT_OP_GRADIENT);
     *out_changed = true;
     return ctx->status;

@@ -197,6 +197,8 @@ done <<'TABLE'
 2|unknown optimizer|$TRAIN --data text:text --optimizer bogus
 2|--cut-most is for --balance zero|$TRAIN --data text:text --cut-most 0.5
 2|--target is for --balance zero|$TRAIN --data text:text --balance shares --target min
+0|warning: nodecay=*.bais matches no initializer that trains|$TRAIN --data text:text --optimizer adamw:nodecay=*.bais,nodecay=*.bias
+0||$TRAIN --data text:text --optimizer adamw:nodecay=*.bias,nodecay=ln_f.bias
 8|the loss of step 2 is|$TRAIN --data text:text --optimizer sgd:lr=1e38
 2|the steps are 0 to 1|$TRAIN --data text:text --resize 2:1
 2|the steps are 0 to 1|$TRAIN --data text:text --resize -1:1
