@@ -101,16 +101,26 @@ static MotStatus find_price(MotTrainer *t, MotZeroOpts *out_opts)
     return MOT_OK;
 }
 
+/* When a plan has no layers for it. */
+static MotStatus suggest_split(MotCtx *ctx)
+{
+    mot_hint(ctx, "--fix '*=out' makes a plan that splits weights; --balance shares and auto take "
+                  "any plan of one stage");
+    return ctx->status;
+}
+
 static MotStatus allow_lending(MotTrainer *t, MotZeroOpts *out_opts)
 {
     const MotProgram *p = program_of(t);
     for (uint32_t l = 0; l < p->cuts.n; l++)
         out_opts->lends |= p->cuts.data[l].is_lendable;
-    if (!out_opts->lends)
-        return mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                        "--balance %s: no layer of this plan can be lent: it takes one stage, "
-                        "one micro-batch, and weights that are split over the devices",
-                        mode_of(t));
+    if (!out_opts->lends) {
+        mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                 "--balance %s: no layer of this plan can be lent: it takes one stage, "
+                 "one micro-batch, and weights that are split over the devices",
+                 mode_of(t));
+        return suggest_split(t->ctx);
+    }
     out_opts->most_away = 0.95;
     return MOT_OK;
 }
@@ -120,11 +130,12 @@ MotStatus mot_cutting_begin(MotTrainer *t)
     MotZeroOpts opts = {0};
     MotCutPick pick = MOT_PICK_PRIORITY;
     MOT_TRY(read_cuts(t, &opts, &pick));
-    if (program_of(t)->cuts.n == 0)
-        return mot_fail(
-            t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-            "--balance zero: no layer of this plan can be cut: it takes one stage, and a "
-            "weight whose three products are split alike");
+    if (program_of(t)->cuts.n == 0) {
+        mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                 "--balance zero: no layer of this plan can be cut: it takes one stage, and a "
+                 "weight whose three products are split alike");
+        return suggest_split(t->ctx);
+    }
     MOT_TRY(find_price(t, &opts));
     return begin(t, &opts, pick);
 }

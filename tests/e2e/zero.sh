@@ -90,6 +90,10 @@ for at in 28 33; do
 done
 refuses "lending where no weight is split" 'no layer of this plan can be lent' --fix '*=batch' --balance migrate
 
+check "what to do is said" grep -q "hint: --fix '\*=out' makes a plan that splits weights" "$work/err"
+check "and helps" train hinted calm 2 --fix '*=out' --balance migrate -q
+refuses "cuts where no weight is split" 'no layer of this plan can be cut' --fix '*=replicate' --balance zero --allow cuts
+
 # Consent: without it there is nothing of cuts, in words or in the program.
 refuses "--balance zero without consent" 'consents to that' --balance zero
 refuses "another consent" '--allow "speed": it is cuts' --allow speed
