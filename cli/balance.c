@@ -3,6 +3,7 @@
 
 #include "cli/cutting.h"
 #include "cli/replanning.h"
+#include "passes/plan/evaluate.h"
 
 #include <string.h>
 
@@ -15,12 +16,16 @@ static const char *const kind_names[MOT_N_BALANCE_KINDS] = {
 static MotStatus begin_policy(MotTrainer *t, bool may_replan)
 {
     MotSplitWork *work = mot_arena_new(&t->ctx->arena, MotSplitWork);
+    MotCost *cost;
     MotStatus status = mot_split_work_find(t->ctx, t->job->plan, work);
     if (status != MOT_OK) {
         mot_note(t->ctx, "for --balance %s", mot_args_get(t->job->args, "--balance", ""));
         return status;
     }
-    MotRebalance *rebalance = mot_rebalance_make(t->ctx, work, mot_session_ranks(t->job->session));
+    MOT_TRY(mot_cost_of_plan(t->job->plan, &cost));
+    MotRebalance *rebalance = mot_rebalance_make(
+        t->ctx, work, mot_simulation_make(t->ctx, t->job->pipeline->stages.data[0], cost),
+        mot_session_ranks(t->job->session));
     t->policy = mot_rebalance_policy(rebalance);
     t->balancer.policy = &t->policy;
     mot_replanning_begin(t, may_replan ? rebalance : NULL);

@@ -151,6 +151,23 @@ MotCount mot_count_instr(MotCtx *ctx, const MotProgram *program, const MotInstr 
     return count;
 }
 
+int64_t mot_count_received(const MotProgram *program, const MotInstr *ins,
+                           const MotBinding *binding)
+{
+    int64_t bytes = 0, n = program->mesh.axis[ins->axis].n;
+    for (uint32_t i = 0; i < ins->n_in; i++) {
+        int64_t src = mot_type_bytes(&binding->types[ins->bufs[i]]);
+        int64_t dst = mot_type_bytes(&binding->types[ins->bufs[ins->n_in + i]]);
+        if (ins->kind == MOT_INS_ALL_REDUCE)
+            bytes += 2 * dst * (n - 1) / n;
+        else if (ins->kind == MOT_INS_REDUCE_SCATTER)
+            bytes += dst * (n - 1);
+        else
+            bytes += ins->kind == MOT_INS_ALL_GATHER ? dst - src : dst;
+    }
+    return bytes;
+}
+
 double mot_count_seconds(const MotCount *count, const MotRates *rates)
 {
     return count->launches * rates->launch + count->flops / rates->flops +

@@ -35,6 +35,10 @@ bool mot_count_reads_part(MotOpKind kind);
 MotCount mot_count_instr(MotCtx *ctx, const MotProgram *program, const MotInstr *ins,
                          const MotBinding *binding);
 
+/* Bytes that this rank receives in a collective. */
+int64_t mot_count_received(const MotProgram *program, const MotInstr *ins,
+                           const MotBinding *binding);
+
 /*
  * Seconds that it takes at these rates. Elementary functions and memory overlap; launches and
  * products come on top, because what is multiplied is first brought into the kernel's own order.

@@ -84,6 +84,22 @@ bool mot_section_is_repeated(MotSection section)
     return section < MOT_SECTION_STEP;
 }
 
+static bool has_dim(const MotType *type)
+{
+    for (int d = 0; d < type->rank; d++)
+        if (type->dims[d] < 0)
+            return true;
+    return false;
+}
+
+bool mot_instr_is_resizable(const MotProgram *program, const MotInstr *ins)
+{
+    for (uint32_t i = 0; ins->kind == MOT_INS_LAUNCH && i < ins->n_bufs; i++)
+        if (has_dim(&program->bufs.data[ins->bufs[i]].type))
+            return true;
+    return false;
+}
+
 bool mot_instr_is_due(const MotInstr *ins, uint32_t micro)
 {
     return ins->when == MOT_WHEN_ALL || (ins->when == MOT_WHEN_FIRST) == (micro == 0);

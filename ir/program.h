@@ -293,6 +293,8 @@ void mot_program_bind_cut(const MotProgram *program, MotBinding *binding, uint32
  * that don't.
  */
 bool mot_instr_is_idle(const MotProgram *program, const MotBinding *binding, const MotInstr *ins);
+/* Whether it is a launch, and the size of a buffer of its follows the shares. */
+bool mot_instr_is_resizable(const MotProgram *program, const MotInstr *ins);
 /*
  * How many messages of this step must have been received before the `send` of this run ends: with
  * them the copy of the buffer is free to which the next micro-batch writes. A send that nothing

@@ -329,23 +329,6 @@ static void convert_split(const Group *g)
     (g->dim == g->dim_out ? split_again : all_to_all)(g);
 }
 
-/* Bytes that this rank receives in the move, for the log and for emulated links. */
-static int64_t received_bytes(const Group *g)
-{
-    int64_t src = mot_type_bytes(type_of(g, g->own, g->src));
-    int64_t dst = mot_type_bytes(type_of(g, g->own, g->dst));
-    switch (g->ins->kind) {
-    case MOT_INS_ALL_REDUCE:
-        return 2 * dst * (g->n - 1) / g->n;
-    case MOT_INS_REDUCE_SCATTER:
-        return dst * (g->n - 1);
-    case MOT_INS_ALL_GATHER:
-        return dst - src;
-    default:
-        return dst;
-    }
-}
-
 /* How long the slowest emulated link of the group takes for `bytes`. */
 static int64_t link_ns(const Group *g, int64_t bytes)
 {
@@ -397,15 +380,12 @@ static const Phases phases[] = {
     [MOT_INS_PART] = {take_part, NULL},
 };
 
-static int64_t run_phase(Group *g, void (*phase)(const Group *))
+static void run_phase(Group *g, void (*phase)(const Group *))
 {
-    int64_t bytes = 0;
     for (uint32_t i = 0; i < g->ins->n_in; i++) {
         take_move(g, i);
         phase(g);
-        bytes += received_bytes(g);
     }
-    return bytes;
 }
 
 void mot_comm_exec_local(MotComm *comm, const MotInstr *ins)
@@ -425,13 +405,14 @@ MotStatus mot_comm_exec(MotComm *comm, const MotInstr *ins, int64_t issued_ns)
     MOT_TRY(arrive(&g, issued_ns));
     int64_t start = mot_clock_now(&comm->clock);
     mot_clock_begin(&comm->clock);
-    int64_t bytes = run_phase(&g, phase->first);
+    run_phase(&g, phase->first);
     if (phase->second) {
         MOT_TRY(pass_gate(&g, 2));
         run_phase(&g, phase->second);
     } else {
         mot_gate_open(&comm->ranks[comm->position].arrived[ins->axis]);
     }
+    int64_t bytes = mot_count_received(comm->program, ins, &comm->bindings[comm->position]);
     mot_clock_receive(&comm->clock, mot_clock_took(&comm->clock, &(MotCount){0}),
                       link_ns(&g, bytes));
     int64_t end = mot_clock_now(&comm->clock);

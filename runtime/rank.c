@@ -52,23 +52,6 @@ static void **find_buffers(Rank *r, const MotInstr *ins, uint32_t micro)
     return at;
 }
 
-static bool has_dim(const MotType *type)
-{
-    for (int d = 0; d < type->rank; d++)
-        if (type->dims[d] < 0)
-            return true;
-    return false;
-}
-
-/* Whether some buffer of a launch has a size that follows the shares. */
-static bool is_resizable(const MotProgram *p, const MotInstr *ins)
-{
-    for (uint32_t i = 0; ins->kind == MOT_INS_LAUNCH && i < ins->n_bufs; i++)
-        if (has_dim(&p->bufs.data[ins->bufs[i]].type))
-            return true;
-    return false;
-}
-
 static bool is_update(const MotProgram *p, const MotInstr *ins)
 {
     for (uint32_t i = ins->n_in; i < ins->n_bufs; i++)
@@ -90,7 +73,7 @@ static MotStatus bind_section(Rank *r, MotSection section)
     r->is_update[section] = mot_arena_array(arena, bool, n);
     r->is_idle[section] = mot_arena_array(arena, bool, n);
     for (uint32_t i = 0; i < n; i++) {
-        r->is_resizable[section][i] = is_resizable(p, &ins[i]);
+        r->is_resizable[section][i] = mot_instr_is_resizable(p, &ins[i]);
         r->is_update[section][i] = is_update(p, &ins[i]);
         r->is_idle[section][i] = mot_instr_is_idle(p, own, &ins[i]);
     }

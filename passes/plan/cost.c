@@ -10,6 +10,14 @@ MotRates mot_cost_rates(const MotCluster *cluster, uint32_t device)
     return (MotRates){r.flops / slow, r.functions / slow, r.bandwidth / slow, r.launch * slow};
 }
 
+MotLink mot_cost_link(const MotCost *cost, uint32_t a, uint32_t b)
+{
+    MotLink link = mot_cluster_link(cost->cluster, cost->mesh->devices[a], cost->mesh->devices[b]);
+    link.latency = link.measured_latency > 0 ? link.measured_latency : link.latency;
+    link.bandwidth = link.measured_bandwidth > 0 ? link.measured_bandwidth : link.bandwidth;
+    return link;
+}
+
 MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,
                         const MotMesh *mesh, MotCost **out_cost)
 {
@@ -17,7 +25,12 @@ MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluste
         return mot_fail(ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE,
                         "plans over %u mesh axes have no cost yet", mesh->n_axes);
     MotCost *cost = mot_arena_new(&ctx->arena, MotCost);
-    *cost = (MotCost){.ctx = ctx, .g = g, .mesh = mesh, .n = mesh->n_devices, .bandwidth = 1e30};
+    *cost = (MotCost){.ctx = ctx,
+                      .g = g,
+                      .cluster = cluster,
+                      .mesh = mesh,
+                      .n = mesh->n_devices,
+                      .bandwidth = 1e30};
     cost->rate = mot_arena_array(&ctx->arena, MotRates, cost->n);
     cost->work = mot_arena_array(&ctx->arena, MotWork *, g->ops.n);
     cost->runs = mot_arena_array(&ctx->arena, double, g->ops.n);
@@ -27,13 +40,10 @@ MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluste
         cost->rate[i] = mot_cost_rates(cluster, mesh->devices[i]);
         cost->overlaps |= cluster->is_modelled || cluster->devices.data[mesh->devices[i]].slow > 1;
         for (uint32_t k = 0; k < i; k++) {
-            MotLink link = mot_cluster_link(cluster, mesh->devices[i], mesh->devices[k]);
-            double latency = link.measured_latency > 0 ? link.measured_latency : link.latency,
-                   bandwidth =
-                       link.measured_bandwidth > 0 ? link.measured_bandwidth : link.bandwidth;
+            MotLink link = mot_cost_link(cost, i, k);
             cost->overlaps |= link.is_emulated;
-            cost->latency = latency > cost->latency ? latency : cost->latency;
-            cost->bandwidth = bandwidth < cost->bandwidth ? bandwidth : cost->bandwidth;
+            cost->latency = fmax(cost->latency, link.latency);
+            cost->bandwidth = fmin(cost->bandwidth, link.bandwidth);
         }
     }
     *out_cost = cost;

@@ -23,6 +23,7 @@ typedef MotVec(MotParts) MotPartsList;
 typedef struct MotCost {
     MotCtx *ctx;
     const MotGraph *g;
+    const MotCluster *cluster;
     const MotMesh *mesh;
     uint32_t n;                /* devices */
     MotRates *rate;            /* [n], slow-down included */
@@ -36,6 +37,8 @@ typedef struct MotCost {
 
 /* mot_cluster_rates, slow-down included. */
 MotRates mot_cost_rates(const MotCluster *cluster, uint32_t device);
+/* The link between two mesh positions as collectives have it: measured, where it was. */
+MotLink mot_cost_link(const MotCost *cost, uint32_t a, uint32_t b);
 /* For steps of one micro-batch. Fails for a mesh of several axes. */
 MOT_CHECKED MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,
                                     const MotMesh *mesh, MotCost **out_cost);

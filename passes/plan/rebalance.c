@@ -42,17 +42,20 @@ typedef struct {
     bool is_open;
     int64_t effective; /* its first step */
     double before, predicted;
-    double model; /* what the model said of the shares before it; 0: it was no move */
+    double model; /* what was predicted of the shares before it; 0: it was no move */
+    MotPace pace[MOT_BALANCE_RANKS];  /* by which that was */
     int64_t share[MOT_BALANCE_RANKS]; /* those before it */
 } Trial;
 
 struct MotRebalance {
     const MotSplitWork *work;
+    MotSimulation *simulation; /* or NULL */
     uint32_t n;
     Series unit, other, comm, total; /* total: the longest, as that of rank 0 */
     uint32_t n_seen, count, since; /* steps; those remembered; and since the shares last changed */
     int64_t share[MOT_BALANCE_RANKS];
-    double dealt[MOT_BALANCE_RANKS]; /* the work that they give */
+    double dealt[MOT_BALANCE_RANKS]; /* the work that they give, */
+    MotPace busy[MOT_BALANCE_RANKS]; /* and seconds of it by the simulation, at the rates */
     double known[MOT_BALANCE_RANKS]; /* the last unit, NaN: none */
     int64_t known_at[MOT_BALANCE_RANKS];
     uint32_t n_tries[MOT_BALANCE_RANKS]; /* shares after none, in a row, that were taken back */
@@ -235,6 +238,38 @@ static double find_shares(const MotRebalance *b, const Speed *speed, double now,
     return best;
 }
 
+/*
+ * What ranks of these speeds take to what the simulation has them take. Of one without a share only
+ * its speed is known.
+ */
+static void find_paces(const MotRebalance *b, const Speed *speed, MotPace *out_pace)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        const MotPace *busy = &b->busy[i];
+        double unit = b->share[i] > 0 && busy->resizable > 0 ? busy->resizable / b->dealt[i]
+                                                             : b->work->alone[i];
+        out_pace[i] = (MotPace){isnan(speed[i].unit) || unit <= 0 ? 1 : speed[i].unit / unit,
+                                busy->other > 0 ? speed[i].other / busy->other : 1};
+    }
+}
+
+/*
+ * Better shares, if there are any, and what a step takes now and then: exactly for those that may
+ * be worth a move, as other shares bind all ranks anew.
+ */
+static void find_better(const MotRebalance *b, const Speed *speed, int64_t *out_share,
+                        double *out_now, double *out_then)
+{
+    MotPace pace[MOT_BALANCE_RANKS];
+    *out_now = predict_shares(b, speed, b->share);
+    *out_then = find_shares(b, speed, *out_now, out_share);
+    if (!b->simulation || *out_now - *out_then < GAIN / 2 * *out_now)
+        return;
+    find_paces(b, speed, pace);
+    *out_now = mot_simulation_run(b->simulation, b->share, pace, NULL);
+    *out_then = mot_simulation_run(b->simulation, out_share, pace, NULL);
+}
+
 /* ---- What to do ---- */
 
 static bool differ(double a, double b)
@@ -368,8 +403,13 @@ static void remember(MotRebalance *b, int64_t step, const Speed *speed, uint32_t
 static void begin_trial(MotRebalance *b, const MotStepTimes *times, const Speed *speed,
                         const MotDecision *d)
 {
-    double model = d->predicted * d->factor / (d->factor - 1);
-    b->trial = (Trial){true, times->step + MOT_BALANCE_DELAY, d->before, d->predicted, model, {0}};
+    b->trial = (Trial){.is_open = true,
+                       .effective = times->step + MOT_BALANCE_DELAY,
+                       .before = d->before,
+                       .predicted = d->predicted,
+                       .model = d->predicted * d->factor / (d->factor - 1)};
+    if (b->simulation)
+        find_paces(b, speed, b->trial.pace);
     memcpy(b->trial.share, b->share, sizeof b->share);
     remember(b, times->step, speed, is_new_change(b, speed) ? 1 : b->n_moves + 1);
 }
@@ -388,6 +428,7 @@ static void look_at(MotRebalance *b, const MotStepTimes *times, uint32_t window,
                     MotDecision *out)
 {
     Speed speed[MOT_BALANCE_RANKS];
+    double best;
     uint32_t slowest;
     find_speeds(b, window, times->step, speed);
     double now = find_slowest(b, speed, &slowest);
@@ -395,8 +436,7 @@ static void look_at(MotRebalance *b, const MotStepTimes *times, uint32_t window,
         !(is_standing || (some_rank_changed(b, window) && has_settled(b, window))) ||
         (b->n_moves >= MOST_MOVES && !is_new_change(b, speed)))
         return;
-    now = predict_shares(b, speed, b->share);
-    double best = find_shares(b, speed, now, out->share);
+    find_better(b, speed, out->share, &now, &best);
     out->rank = slowest;
     out->factor = now / best;
     if (now - best < GAIN * now) {
@@ -425,12 +465,28 @@ static void look_for_move(MotRebalance *b, const MotStepTimes *times, MotDecisio
         look_at(b, times, b->since < LONG ? b->since : LONG, true, out);
 }
 
-/* What the step before the move would be by now to what it was then: speeds may drift. */
-static double find_drift(const MotRebalance *b, const Speed *speed)
+/*
+ * Whether the rank's speed was not measured both before and after the move: it has no work, or had
+ * none.
+ */
+static bool is_assumed(const MotRebalance *b, uint32_t i, uint32_t n)
 {
+    return b->trial.share[i] == 0 || isnan(recent(b, &b->unit, i, n));
+}
+
+/* What the step before the move would be by now to what it was then: speeds may drift. */
+static double find_drift(const MotRebalance *b, const Speed *speed, uint32_t n)
+{
+    MotPace pace[MOT_BALANCE_RANKS];
     if (b->trial.model <= 0)
         return 1;
-    return predict_shares(b, speed, b->trial.share) / b->trial.model;
+    if (!b->simulation)
+        return predict_shares(b, speed, b->trial.share) / b->trial.model;
+    find_paces(b, speed, pace);
+    for (uint32_t i = 0; i < b->n; i++)
+        if (is_assumed(b, i, n))
+            pace[i] = b->trial.pace[i];
+    return mot_simulation_run(b->simulation, b->trial.share, pace, NULL) / b->trial.model;
 }
 
 /* Who got a share after it had none: if that was no good, it is tried again after twice the time. */
@@ -452,9 +508,9 @@ static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
     uint32_t n = (uint32_t)(times->step - b->trial.effective + 1);
     find_speeds(b, n, times->step, speed);
     for (uint32_t i = 0; i < b->n; i++)
-        if (b->trial.share[i] == 0 || isnan(recent(b, &b->unit, i, n)))
+        if (is_assumed(b, i, n))
             speed[i].unit = b->moved_unit[i];
-    double measured = b->trial.before * find_drift(b, speed) - recent(b, &b->total, 0, n);
+    double measured = b->trial.before * find_drift(b, speed, n) - recent(b, &b->total, 0, n);
     bool is_good = measured >= 0.5 * b->trial.predicted || find_changed(b, speed) < b->n;
     if (!is_good && n < PATIENCE)
         return;
@@ -514,7 +570,7 @@ static void record(MotRebalance *b, const MotStepTimes *times)
     double total = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         const MotRankTimes *t = &times->rank[i];
-        bool has_work = b->dealt[i] > b->work->idle && t->resizable > 0;
+        bool has_work = b->dealt[i] > b->work->idle * (1 + 1e-9) && t->resizable > 0;
         b->unit.at[i][at] = has_work ? t->resizable / b->dealt[i] : NAN;
         b->other.at[i][at] = t->other;
         b->comm.at[i][at] = t->comm;
@@ -529,6 +585,18 @@ static void record(MotRebalance *b, const MotStepTimes *times)
         }
 }
 
+static void take_shares(MotRebalance *b, const int64_t *share)
+{
+    MotPace pace[MOT_BALANCE_RANKS];
+    memcpy(b->share, share, b->n * sizeof *share);
+    mot_split_work_deal(b->work, b->share, b->n, b->dealt);
+    for (uint32_t i = 0; i < b->n; i++)
+        pace[i] = (MotPace){1, 1};
+    if (b->simulation)
+        mot_simulation_run(b->simulation, b->share, pace, b->busy);
+    b->since = 0;
+}
+
 void mot_rebalance_decide(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
 {
     *out = (MotDecision){.kind = MOT_BALANCE_KEEP};
@@ -536,11 +604,8 @@ void mot_rebalance_decide(MotRebalance *b, const MotStepTimes *times, MotDecisio
         b->resize_seconds += times->resize_seconds;
         b->n_resizes++;
     }
-    if (memcmp(b->share, times->share, b->n * sizeof *b->share) != 0) {
-        memcpy(b->share, times->share, b->n * sizeof *b->share);
-        mot_split_work_deal(b->work, b->share, b->n, b->dealt);
-        b->since = 0;
-    }
+    if (memcmp(b->share, times->share, b->n * sizeof *b->share) != 0)
+        take_shares(b, times->share);
     if (++b->n_seen <= WARM_UP)
         return;
     record(b, times);
@@ -563,7 +628,8 @@ double mot_rebalance_speeds(const MotRebalance *b, double *out_unit)
 
 void mot_rebalance_watch(MotRebalance *b, int64_t effective, double before, double predicted)
 {
-    b->trial = (Trial){true, effective, before, predicted, 0, {0}};
+    b->trial =
+        (Trial){.is_open = true, .effective = effective, .before = before, .predicted = predicted};
 }
 
 static void decide(void *self, const MotStepTimes *times, MotDecision *out)
@@ -576,10 +642,11 @@ MotPolicy mot_rebalance_policy(MotRebalance *b)
     return (MotPolicy){b, decide};
 }
 
-MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, uint32_t n)
+MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, MotSimulation *simulation,
+                                 uint32_t n)
 {
     MotRebalance *b = mot_arena_new(&ctx->arena, MotRebalance);
-    *b = (MotRebalance){.work = work, .n = n, .moved_at = -1};
+    *b = (MotRebalance){.work = work, .simulation = simulation, .n = n, .moved_at = -1};
     for (uint32_t i = 0; i < n; i++)
         b->known[i] = NAN;
     return b;

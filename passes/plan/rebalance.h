@@ -5,10 +5,12 @@
  * A rank's step is modelled as unit * work(shares) + other: `work` is the part of the split work
  * that integer shares give it (split_work.h). From the medians of the last steps follow the shares
  * of the least step: of dims that are dealt out in other units the slowest rank is another one, and
- * there ranks meet. They are worth a move if they save GAIN of the step, clearly more than the
- * noise of the measurements, and over the steps that the present speeds may be expected to last (as
- * long as those before them did) more than a move has cost so far. Communicating and waiting are no
- * part of the model: a slow link is reported, and who waits for a slow neighbour is not slow.
+ * there ranks meet. What they save is what the Program's step takes less under them, walked at the
+ * speeds measured (simulate.h). They are worth a move if they save GAIN of the step, clearly more
+ * than the noise of the measurements, and over the steps that the present speeds may be expected to
+ * last (as long as those before them did) more than a move has cost so far. Communicating and
+ * waiting are no part of a speed: a slow link is reported, and who waits for a slow neighbour is
+ * not slow.
  *
  * Where a rank is behind and dims of few units leave no shares that save enough, that is said once:
  * another plan may help.
@@ -21,18 +23,24 @@
  * one that never had a share gets none.
  *
  * Everything follows from the measurements given, in their order: no clock, no chance. Time:
- * medians of 40 values a rank a step; integer shares are searched for only when a rank is behind.
+ * medians of 40 values a rank a step; integer shares are searched for only when a rank is behind,
+ * and the Program bound to those found.
  */
 #ifndef MOTLEY_PASSES_PLAN_REBALANCE_H
 #define MOTLEY_PASSES_PLAN_REBALANCE_H
 
 #include "ir/balance.h"
+#include "passes/plan/simulate.h"
 #include "passes/plan/split_work.h"
 
 typedef struct MotRebalance MotRebalance;
 
-/* A policy for n ranks, with no measurements yet; it lives in ctx's arena. */
-MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, uint32_t n);
+/*
+ * A policy for n ranks, with no measurements yet; it lives in ctx's arena. `simulation`: of the
+ * Program at work; NULL: by `work` alone.
+ */
+MotRebalance *mot_rebalance_make(MotCtx *ctx, const MotSplitWork *work, MotSimulation *simulation,
+                                 uint32_t n);
 void mot_rebalance_decide(MotRebalance *b, const MotStepTimes *times, MotDecision *out);
 /*
  * The ranks' last speeds: seconds for all of the split work, NaN of one that never had a share.

@@ -115,7 +115,7 @@ static void count(Outcome *o, int64_t step, const MotDecision *d)
 static Outcome run(MotCtx *ctx, const Series *s)
 {
     Outcome o = {0};
-    MotRebalance *b = mot_rebalance_make(ctx, make_work(ctx, &s->deal), RANKS);
+    MotRebalance *b = mot_rebalance_make(ctx, make_work(ctx, &s->deal), NULL, RANKS);
     MotPolicy policy = mot_rebalance_policy(b);
     MotDecision pending = {0};
     int64_t effective = -1;
@@ -511,7 +511,7 @@ static double very_stubborn(int64_t step, uint32_t rank)
 
 static void undo_what_gained_nothing(MotCtx *ctx, const Series *s, int64_t want)
 {
-    MotRebalance *b = mot_rebalance_make(ctx, make_work(ctx, &s->deal), RANKS);
+    MotRebalance *b = mot_rebalance_make(ctx, make_work(ctx, &s->deal), NULL, RANKS);
     int64_t share[RANKS] = {1, 1, 1, 1}, pending[RANKS], effective = -1, undone = -1;
     uint32_t n_moves = 0;
     for (int64_t step = 0; step < s->steps; step++) {
@@ -557,7 +557,7 @@ static void launches_stay_without_a_share(void **state)
     MotSplitWork work = {0};
     mot_split_work_add(ctx, &work, 4096, (MotSeconds){.launch = 1, .products = {0, 1}});
     mot_split_work_finish(&work);
-    MotRebalance *b = mot_rebalance_make(ctx, &work, RANKS);
+    MotRebalance *b = mot_rebalance_make(ctx, &work, NULL, RANKS);
     const int64_t share[RANKS] = {8, 4, 2, 1};
     for (int64_t step = 0; step < 300; step++) {
         MotRankTimes rank[RANKS];
