@@ -235,7 +235,9 @@ MotStatus mot_job_import_file(MotCtx *ctx, const MotArgs *args, const char *path
     ctx->doing = "importing the model";
     MOT_TRY(read_given_plan(ctx, job));
     MotStatus status = import_file(ctx, job);
-    if (status != MOT_OK && job->given)
+    if (status == MOT_ERR_IO && job->model != path)
+        mot_hint(ctx, "the plan says so; give both if it is elsewhere: MODEL --plan %s", path);
+    else if (status != MOT_OK && job->given)
         mot_note(ctx, "with the options of the plan, where none were given");
     end_stage(ctx, job, "import");
     return status;

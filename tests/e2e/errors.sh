@@ -285,6 +285,29 @@ expect 1 'out of memory' env MOTLEY_FAIL=alloc:12 "$MOTLEY" sample kept --dim ba
 # shellcheck disable=SC2016
 expect 1 "the standard output can't be written" bash -c '"$MOTLEY" import "$GPT" --dim batch=2 >/dev/full'
 
+# A model that has moved since: what to give is said, and helps.
+cp "$MLP" moved.onnx
+read -ra words <<<"--loss cross_entropy:logits:labels -q"
+expect 0 '' "$MOTLEY" plan moved.onnx "${words[@]}" -o moved.plan
+expect 0 '' "$MOTLEY" train moved.plan --data csv:table.csv,label=class --steps 1 --out moved -q
+mv moved.onnx elsewhere.onnx
+while IFS='|' read -r hint arguments more; do
+    read -ra words <<<"$arguments"
+    expect 1 'moved.onnx: No such file' "$MOTLEY" "${words[@]}"
+    expect 0 '' test "$(tail -n +2 stderr)" = "  hint: $hint"
+    read -ra words <<<"$more"
+    expect 0 '' "$MOTLEY" "${words[@]}"
+done <<'TABLE'
+the plan says so; give both if it is elsewhere: MODEL --plan moved.plan|train moved.plan --data csv:table.csv,label=class --steps 1 --out out -q|train elsewhere.onnx --plan moved.plan --data csv:table.csv,label=class --steps 1 --out out -q
+it was there when it was trained; --model FILE.onnx if it is elsewhere|ckpt export moved -o back.onnx|ckpt export moved -o back.onnx --model elsewhere.onnx
+TABLE
+cp "$GPT" gone.onnx
+expect 0 '' "$MOTLEY" train gone.onnx --dim batch=4 --loss cross_entropy:logits:labels --data text:text --steps 1 --out sampled -q
+rm gone.onnx
+expect 1 'gone.onnx: No such file' "$MOTLEY" sample sampled --tokens 1
+expect 0 '' test "$(grep -c -e '--model FILE.onnx if it is elsewhere' stderr)" = 1
+expect 0 '' "$MOTLEY" sample sampled --tokens 1 --model "$GPT"
+
 # A checkpoint that can't be written is told, and the training goes on: a file is in the place of its folder.
 mkdir blocked
 touch blocked/step-000001
