@@ -9,24 +9,29 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const MotOption sample_options[] = {
-    {"--prompt", "TEXT", "what the text begins with"},
+    {"--prompt", "TEXT", "what the text begins with; numbers if tokens were the data"},
     {"--tokens", "N", "tokens to add; default 200"},
     {"--temperature", "T", "0: always the likeliest; default 0.8"},
     {"--seed", "S", "of the random choice; default 0"},
     {"--model", "FILE.onnx", "the model file, if it is not where it was"},
     {NULL, NULL, NULL}};
 
+/* How tokens are spelled: as characters of the training's vocabulary, as bytes, or as numbers where its data were. */
+typedef enum { CHARACTERS, BYTES, NUMBERS } Spelling;
+
 typedef struct {
     MotCtx *ctx;
     MotJob job;
     MotCheckpointInfo info;
+    Spelling spelling;
     MotVec(int64_t) tokens;
     MotTensor window; /* the input: [B,T] */
-    const char *input, *output;
-    int64_t batch, length, vocabulary;
+    const char *input, *output, *prompt;
+    int64_t length, vocabulary, known; /* tokens from `known` on were in no data */
     double temperature;
     uint64_t state;
     MotText text; /* generated so far */
@@ -44,47 +49,61 @@ static void encode(uint32_t code, char *out)
     *out = 0;
 }
 
-/* Tokens of a text without a vocabulary are bytes. */
 static void add_token(Sampler *s, int64_t token)
 {
-    char text[5] = {(char)token, 0};
-    if (s->info.n_vocabulary)
-        encode(token < s->info.n_vocabulary ? s->info.vocabulary[token] : 0xfffd, text);
+    char text[24] = {(char)token, 0}; /* a byte: NUL is one, too */
+    bool is_first = !*s->prompt && !*mot_text_get(&s->text);
+    if (s->spelling == CHARACTERS)
+        encode(s->info.vocabulary[token], text);
+    else if (s->spelling == NUMBERS)
+        snprintf(text, sizeof text, "%s%lld", is_first ? "" : " ", (long long)token);
     mot_vec_push(&s->ctx->arena, &s->tokens, token);
     mot_text_puts(&s->text, text);
     if (s->is_json)
         return;
-    fputs(text, stdout);
+    fwrite(text, 1, s->spelling == BYTES ? 1 : strlen(text), stdout);
     fflush(stdout);
 }
 
-static MotStatus read_prompt(Sampler *s, const char *prompt)
+/* The token that `text` begins with, -1: none; `out_end` stands behind it. */
+static int64_t read_token(const Sampler *s, const char *text, char **out_end)
 {
-    if (!mot_utf8_is_valid(prompt, strlen(prompt)))
+    char spelled[5];
+    *out_end = (char *)(uintptr_t)text + 1;
+    if (s->spelling == BYTES)
+        return (unsigned char)*text;
+    if (s->spelling == NUMBERS) {
+        long long token = strtoll(text, out_end, 10);
+        bool is_number = *out_end != text && (!**out_end || strchr(" ,\n", **out_end));
+        *out_end += strspn(*out_end, " ,\n");
+        return is_number && token < s->known ? token : -1;
+    }
+    for (uint32_t i = 0; i < s->info.n_vocabulary; i++) {
+        encode(s->info.vocabulary[i], spelled);
+        *out_end = (char *)(uintptr_t)text + strlen(spelled);
+        if (strncmp(text, spelled, strlen(spelled)) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static MotStatus read_prompt(Sampler *s)
+{
+    if (!mot_utf8_is_valid(s->prompt, strlen(s->prompt)))
         return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE, "--prompt is not valid UTF-8");
-    if (s->info.n_vocabulary > s->vocabulary)
-        return mot_fail(s->ctx, MOT_ERR_MISMATCH, (MotLoc){s->job.model, NULL},
-                        "has a vocabulary of %lld, the checkpoint has %u characters",
-                        (long long)s->vocabulary, s->info.n_vocabulary);
-    for (const char *p = prompt; *p;) {
-        if (!s->info.n_vocabulary) {
-            mot_vec_push(&s->ctx->arena, &s->tokens, (unsigned char)*p++);
-            continue;
-        }
-        int64_t found = -1;
-        char text[5];
-        for (uint32_t i = 0; i < s->info.n_vocabulary && found < 0; i++) {
-            encode(s->info.vocabulary[i], text);
-            if (strncmp(p, text, strlen(text)) == 0)
-                found = i;
-        }
-        if (found < 0)
+    char *end;
+    for (const char *p = s->prompt; *p; p = end) {
+        int64_t token = read_token(s, p, &end);
+        if (token < 0 && s->spelling == NUMBERS)
+            return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
+                            "--prompt: %s: the model was trained on tokens, and takes numbers "
+                            "from 0 to %lld with blanks between",
+                            mot_quote(&s->ctx->arena, p), (long long)s->known - 1);
+        if (token < 0)
             return mot_fail(s->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                             "--prompt: the model does not know the character at %s",
                             mot_quote(&s->ctx->arena, p));
-        encode(s->info.vocabulary[found], text);
-        p += strlen(text);
-        mot_vec_push(&s->ctx->arena, &s->tokens, found);
+        mot_vec_push(&s->ctx->arena, &s->tokens, token);
     }
     if (s->tokens.n == 0)
         mot_vec_push(&s->ctx->arena, &s->tokens, 0);
@@ -103,7 +122,7 @@ static double next_uniform(Sampler *s)
 /* A token with probability softmax(logits / temperature). */
 static int64_t choose(Sampler *s, const MotTensor *logits, int64_t row)
 {
-    int64_t best = 0, known = s->info.n_vocabulary ? s->info.n_vocabulary : s->vocabulary;
+    int64_t best = 0, known = s->known;
     const int64_t first = row * s->vocabulary;
     for (int64_t v = 1; v < known; v++)
         if (mot_tensor_get(logits, first + v) > mot_tensor_get(logits, first + best))
@@ -143,14 +162,14 @@ static MotStatus generate(Sampler *s, int64_t n)
     return MOT_OK;
 }
 
-static void print_json(const Sampler *s, const char *path, const char *prompt, int64_t n)
+static void print_json(const Sampler *s, const char *path, int64_t n)
 {
     MotJsonWriter w;
     mot_json_begin(&w, &s->ctx->arena);
     mot_json_open(&w, NULL, '{');
     mot_json_put_string(&w, "checkpoint", path);
     mot_json_put_int(&w, "step", s->info.step);
-    mot_json_put_string(&w, "prompt", prompt);
+    mot_json_put_string(&w, "prompt", s->prompt);
     mot_json_put_string(&w, "text", mot_text_get(&s->text));
     mot_json_put_ints(&w, "tokens", s->tokens.data + s->tokens.n - n, (size_t)n);
     mot_json_close(&w, '}');
@@ -182,6 +201,21 @@ static MotStatus find_signature(Sampler *s)
     return MOT_OK;
 }
 
+static MotStatus find_spelling(Sampler *s)
+{
+    static const char text[] = "text:";
+    bool is_text = strncmp(s->info.data, text, strlen(text)) == 0;
+    s->spelling = !is_text ? NUMBERS : s->info.n_vocabulary ? CHARACTERS : BYTES;
+    s->known = s->spelling == CHARACTERS ? s->info.n_vocabulary
+               : s->spelling == BYTES    ? 256
+                                         : s->vocabulary;
+    if (s->known > s->vocabulary)
+        return mot_fail(s->ctx, MOT_ERR_MISMATCH, (MotLoc){s->job.model, NULL},
+                        "has a vocabulary of %lld, the checkpoint has %lld characters",
+                        (long long)s->vocabulary, (long long)s->known);
+    return MOT_OK;
+}
+
 /* The model as it was trained, with its sizes; options overrule. */
 static MotStatus import_model(Sampler *s, const MotArgs *args)
 {
@@ -199,7 +233,9 @@ static MotStatus import_model(Sampler *s, const MotArgs *args)
 
 static MotStatus run_sample(MotCtx *ctx, const MotArgs *args)
 {
-    Sampler s = {.ctx = ctx, .is_json = mot_args_has(args, "--json")};
+    Sampler s = {.ctx = ctx,
+                 .prompt = mot_args_get(args, "--prompt", ""),
+                 .is_json = mot_args_has(args, "--json")};
     const char *dir, *path;
     int64_t n, seed;
     MOT_TRY(mot_args_need_operand(ctx, args, 0, &dir));
@@ -213,17 +249,17 @@ static MotStatus run_sample(MotCtx *ctx, const MotArgs *args)
     MOT_TRY(mot_job_prepare_forward(ctx, &s.job));
     MOT_TRY(mot_job_place(ctx, &s.job));
     MOT_TRY(find_signature(&s));
-    const char *prompt = mot_args_get(args, "--prompt", "");
-    MOT_TRY(read_prompt(&s, prompt));
+    MOT_TRY(find_spelling(&s));
+    MOT_TRY(read_prompt(&s));
     MOT_TRY(mot_job_start(ctx, &s.job));
     MotStatus status = mot_checkpoint_load(ctx, s.job.session, path);
     if (status == MOT_OK) {
-        fputs(s.is_json ? "" : prompt, stdout);
+        fputs(s.is_json ? "" : s.prompt, stdout);
         status = generate(&s, n);
     }
     mot_session_close(s.job.session);
     if (status == MOT_OK && s.is_json)
-        print_json(&s, path, prompt, n);
+        print_json(&s, path, n);
     return status;
 }
 

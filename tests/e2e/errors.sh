@@ -239,11 +239,17 @@ done <<'TABLE'
 0||sample kept --tokens 2
 2|no input has a symbolic dim "foo"|sample kept --dim foo=1
 5|holds "wte.weight", which is not trained here|sample kept --freeze wte.weight
+0||$TRAIN --data tokens:tokens.bin --out numbers
+2|--prompt: "65": the model was trained on tokens, and takes numbers from 0 to 64|sample numbers --prompt 65
+2|--prompt: "-1": the model was trained on tokens|sample numbers --prompt -1
+2|--prompt: "x": the model was trained on tokens|sample numbers --prompt x
 7|holds no sound checkpoint|sample hollow --dim batch=1
 1|can't be read|sample nofolder
 2|input "input_ids" is [0x16]: it holds no text|sample kept --dim batch=0
 2|does not know the character|sample kept --dim batch=1 --prompt Z
 TABLE
+
+expect 0 '' bash -c '[[ $("$MOTLEY" sample numbers --prompt "7 64" --tokens 2) =~ ^7\ 64\ [0-9]+\ [0-9]+$ ]]'
 
 # Shares that a device has no memory for end no run that has begun.
 read -ra words <<<"$TRAIN --data text:text -c cluster_uneven.yaml --dim batch=32 --shares 0/1"
