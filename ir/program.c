@@ -530,6 +530,19 @@ static bool sets_fit(const MotProgram *p, const MotInstr *ins)
     return true;
 }
 
+/* Every buffer is of the type that the kernel has there. */
+static bool operands_fit(const MotProgram *p, const MotInstr *ins)
+{
+    uint32_t n_in, n;
+    const MotType **types = list_signature(p->ctx, p->kernels.data[ins->kernel].graph, &n_in, &n);
+    if (ins->n_in != n_in || ins->n_bufs != n)
+        return false;
+    for (uint32_t k = 0; k < n; k++)
+        if (!mot_type_equal(types[k], &p->bufs.data[ins->bufs[k]].type))
+            return false;
+    return true;
+}
+
 /* Sets run at the same time: what one writes, no other one reads or writes. */
 static bool sets_are_apart(const MotProgram *p, const MotInstr *ins)
 {
@@ -550,9 +563,11 @@ static void check_shapes(Checker *c, MotSection section, uint32_t i)
 {
     const MotProgram *p = c->program;
     const MotInstr *ins = &p->section[section].data[i];
+    if ((ins->stream == MOT_STREAM_COMM) != mot_instr_is_collective(ins))
+        complain(c, section, i, "collectives, and nothing else, are for the comm stream");
     if (ins->kind == MOT_INS_LAUNCH) {
-        if (ins->n_sets && !sets_fit(p, ins))
-            complain(c, section, i, "the sets of buffers are not what the kernel runs on");
+        if (!(ins->n_sets ? sets_fit : operands_fit)(p, ins))
+            complain(c, section, i, "the buffers are not what the kernel runs on");
         else if (ins->n_sets && !sets_are_apart(p, ins))
             complain(c, section, i, "a set writes what another set reads or writes");
         return;
@@ -655,6 +670,18 @@ static void check_view(Checker *c, uint32_t i)
                     "is no view of whole entries of the buffer it lies in");
 }
 
+/* The host finds buffers by their names. */
+static void check_names(Checker *c)
+{
+    const MotProgram *p = c->program;
+    MotMap names;
+    mot_map_init(&names, &p->ctx->arena);
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        if (p->bufs.data[i].name && mot_map_put_str(&names, p->bufs.data[i].name, i))
+            complain_of(c, mot_arena_printf(&p->ctx->arena, "buffer %u", i),
+                        "has the name of another one");
+}
+
 enum { BY_CUTTING = 1, BY_OTHERS = 2 }; /* ranks */
 
 typedef struct {
@@ -748,6 +775,7 @@ static void check_instr(Checker *c, MotSection section, uint32_t i, Memory *m)
 MotStatus mot_program_verify(const MotProgram *program)
 {
     Checker c = {.program = program};
+    check_names(&c);
     for (uint32_t i = 0; i < program->bufs.n; i++)
         if (program->bufs.data[i].alias)
             check_view(&c, i);

@@ -319,7 +319,8 @@ const int64_t *mot_launch_sizes(MotCtx *ctx, const MotProgram *program, const Mo
 
 /*
  * Proves before anything starts: views lie inside their buffers; buffers (all parts of them) are
- * written before they are read; collectives on existing axes and dims; shapes of sources and
+ * written before they are read, and no two have one name; launches have buffers of their kernel's
+ * types; collectives on existing axes and dims, and on their stream; shapes of sources and
  * destinations fit; waits acyclic (an event is signalled before it is waited for in program order);
  * no stream touches what the other may still write, or writes what it may still read; what a rank
  * that cuts a layer reads it has made, and what the others read they have.

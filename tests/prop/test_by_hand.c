@@ -458,6 +458,61 @@ static void no_instruction_can_be_left_out(void **state)
 
 /* ---- What is refused ---- */
 
+static MotInstr *find_instr(MotProgram *p, MotInstrKind kind)
+{
+    uint32_t i = 0;
+    while (p->section[MOT_SECTION_STEP].data[i].kind != kind)
+        i++;
+    return &p->section[MOT_SECTION_STEP].data[i];
+}
+
+static void gather_on_the_compute_stream(MotProgram *p)
+{
+    find_instr(p, MOT_INS_ALL_GATHER)->stream = MOT_STREAM_COMPUTE;
+}
+
+static void exchange_operands(MotProgram *p)
+{
+    uint32_t *bufs = find_instr(p, MOT_INS_LAUNCH)->bufs, first = bufs[0];
+    bufs[0] = bufs[1];
+    bufs[1] = first;
+}
+
+static void forget_an_operand(MotProgram *p)
+{
+    MotInstr *ins = find_instr(p, MOT_INS_LAUNCH);
+    ins->bufs++;
+    ins->n_in--;
+    ins->n_bufs--;
+}
+
+static void name_twice(MotProgram *p)
+{
+    for (uint32_t i = 0; i < p->bufs.n; i++)
+        if (p->bufs.data[i].kind == MOT_BUF_INPUT)
+            p->bufs.data[i].name = "x";
+}
+
+static void programs_that_cannot_work_are_refused(void **state)
+{
+    static const struct {
+        void (*edit)(MotProgram *);
+        const char *cause;
+    } cases[] = {{gather_on_the_compute_stream, "are for the comm stream"},
+                 {exchange_operands, "not what the kernel runs on"},
+                 {forget_an_operand, "not what the kernel runs on"},
+                 {name_twice, "has the name of another one"}};
+    MotCtx *ctx = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        MotPipeline *pipeline = write_program(ctx, three_to_one);
+        require(ctx, mot_pipeline_verify(pipeline));
+        cases[i].edit(pipeline->stages.data[0]);
+        assert_int_equal(mot_pipeline_verify(pipeline), MOT_ERR_MISMATCH);
+        assert_non_null(strstr(mot_text_get(&ctx->error), cases[i].cause));
+        mot_error_clear(ctx);
+    }
+}
+
 /* Wherever one stream waits for the other it has to. */
 static void nobody_waits_in_vain(void **state)
 {
@@ -481,7 +536,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_ctx, drop_ctx)
         TEST(shares_change_between_steps),    TEST(columns_are_cut_between_steps),
         TEST(columns_are_lent_between_steps), TEST(stages_pass_micro_batches_on),
-        TEST(no_instruction_can_be_left_out), TEST(nobody_waits_in_vain),
+        TEST(no_instruction_can_be_left_out), TEST(programs_that_cannot_work_are_refused),
+        TEST(nobody_waits_in_vain),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

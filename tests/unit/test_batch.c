@@ -35,24 +35,31 @@ static const char row_bias[] = KERNEL(X "%%b = input {name=\"i1\"} : f32[1x3]\n"
                                         "%%1 = add %%x %%b : f32[%s]\noutput %%1 {name=\"o0\"}\n");
 
 /*
- * Buffers 0 to 9 are [2x3], 10 to 19 [5x4], 20 to 29 scalars; all are parameters, so that none has
- * to be written first.
+ * Buffers 0 to 9 are [2x3], 10 to 19 [5x4], 20 to 29 scalars, and then two [2x1] and a [1x3]; all are
+ * parameters, so that none has to be written first.
  */
-enum { SMALL, LARGE = 10, SCALAR = 20, N_BUFS = 30 };
+enum { SMALL, LARGE = 10, SCALAR = 20, COLUMN = 30, ROW = 32, N_BUFS };
 
 static MotProgram *make_program(MotCtx *ctx)
 {
     static int64_t one[] = {1};
-    static const int64_t dims[][2] = {{2, 3}, {5, 4}};
+    static const struct {
+        uint32_t end;
+        MotType type;
+    } kinds[] = {{LARGE, {MOT_F32, 2, {2, 3}}},
+                 {SCALAR, {MOT_F32, 2, {5, 4}}},
+                 {COLUMN, {MOT_F32, 0, {0}}},
+                 {ROW, {MOT_F32, 2, {2, 1}}},
+                 {N_BUFS, {MOT_F32, 2, {1, 3}}}};
     MotProgram *p = mot_arena_new(&ctx->arena, MotProgram);
     *p = (MotProgram){.ctx = ctx, .name = "p", .n_micro = 1};
     p->mesh = (MotMesh){.axis = {{"x", 1, one}}, .n_axes = 1, .n_devices = 1};
-    for (int i = 0; i < N_BUFS; i++) {
-        MotType type =
-            i < SCALAR ? mot_type_make(MOT_F32, 2, dims[i / LARGE]) : mot_type_scalar(MOT_F32);
-        MotBuf buf = {.kind = MOT_BUF_PARAM, .global = type, .type = type, .copies = 1};
-        mot_vec_push(&ctx->arena, &p->bufs, buf);
-    }
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        while (p->bufs.n < kinds[k].end) {
+            MotType type = kinds[k].type;
+            MotBuf buf = {.kind = MOT_BUF_PARAM, .global = type, .type = type, .copies = 1};
+            mot_vec_push(&ctx->arena, &p->bufs, buf);
+        }
     return p;
 }
 
@@ -181,11 +188,11 @@ static void other_kernels_stay(void **state)
     LAUNCH(square, 1, 10, 11)->role = MOT_ROLE_FORWARD;
     assert_string_equal(finish(p), "0: 0 > 1\n0: 10 > 11\n");
     p = make_program(*state);
-    LAUNCH(rows, 1, 0, 1);
-    LAUNCH(rows, 1, 2, 3);
-    LAUNCH(row_bias, 2, 4, 5, 6);
-    LAUNCH(row_bias, 2, 7, 5, 8);
-    assert_string_equal(finish(p), "0: 0 > 1\n0: 2 > 3\n0: 4 5 > 6\n0: 7 5 > 8\n");
+    LAUNCH(rows, 1, 0, COLUMN);
+    LAUNCH(rows, 1, 2, COLUMN + 1);
+    LAUNCH(row_bias, 2, 4, ROW, 6);
+    LAUNCH(row_bias, 2, 7, ROW, 8);
+    assert_string_equal(finish(p), "0: 0 > 30\n0: 2 > 31\n0: 4 32 > 6\n0: 7 32 > 8\n");
 }
 
 /* ---- Order ---- */
@@ -213,10 +220,10 @@ static void members_do_not_depend_on_each_other(void **state)
     LAUNCH(square, 1, 10, 11);
     LAUNCH(square, 1, 1, 2); /* reads what the first wrote */
     LAUNCH(square, 1, 12, 13);
-    LAUNCH(square, 1, 3, 12); /* writes what another one reads */
+    LAUNCH(square, 1, 14, 12); /* writes what another one reads */
     assert_string_equal(finish(p), "2: 0 10 > 1 11\n"
                                    "2: 1 12 > 2 13\n"
-                                   "0: 3 > 12\n");
+                                   "0: 14 > 12\n");
 }
 
 /* ---- The verifier ---- */

@@ -4,6 +4,7 @@
  *
  *     test_coalesce [--seed N]      reproduces one failure
  */
+#include "ir/builder.h"
 #include "passes/lower/coalesce.h"
 #include "passes/lower/events.h"
 #include "tests/test_ctx.h"
@@ -35,8 +36,22 @@ static MotProgram *make_program(MotCtx *ctx, int64_t elements)
             buf.type.dims[0] = -1;
         mot_vec_push(&ctx->arena, &p->bufs, buf);
     }
-    mot_vec_push(&ctx->arena, &p->kernels, (MotKernel){"k", mot_graph_make(ctx, "k"), NULL, 0});
     return p;
+}
+
+/* A kernel that takes and gives what these buffers hold; what it computes is no matter here. */
+static uint32_t add_kernel(MotProgram *p, const uint32_t *bufs, uint32_t n_in, uint32_t n_bufs)
+{
+    MotBuilder b = mot_builder_make(mot_graph_make(p->ctx, "k"));
+    MotValue x = 0;
+    for (uint32_t k = 0; k < n_in; k++)
+        x = mot_input(&b, "x", p->bufs.data[bufs[k]].type);
+    for (uint32_t k = n_in; k < n_bufs; k++) {
+        MotOpId op = mot_build_typed(&b, MOT_OP_NEG, &x, 1, NULL, &p->bufs.data[bufs[k]].type);
+        mot_output(&b, "y", mot_result(&b, op, 0));
+    }
+    mot_vec_push(&p->ctx->arena, &p->kernels, (MotKernel){"k", b.graph, NULL, 0});
+    return p->kernels.n - 1;
 }
 
 static MotInstr *add(MotProgram *p, MotInstrKind kind, uint32_t n_in, const uint32_t *bufs,
@@ -45,7 +60,9 @@ static MotInstr *add(MotProgram *p, MotInstrKind kind, uint32_t n_in, const uint
     MotArena *arena = &p->ctx->arena;
     MotInstr ins = {.kind = kind, .n_in = n_in, .n_bufs = n_bufs};
     ins.bufs = mot_arena_copy(arena, bufs, n_bufs * sizeof *bufs);
-    if (kind != MOT_INS_LAUNCH) {
+    if (kind == MOT_INS_LAUNCH) {
+        ins.kernel = add_kernel(p, bufs, n_in, n_bufs);
+    } else {
         ins.stream = MOT_STREAM_COMM;
         ins.moves = mot_arena_array(arena, MotMove, n_in);
         ins.moves[0] = (MotMove){kind == MOT_INS_ALL_REDUCE ? -1 : 0, -1};
