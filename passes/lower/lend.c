@@ -36,7 +36,8 @@ static MotCutRanks helpers(const MotLayer *layer)
 bool mot_lower_can_lend(const MotLowering *l, const MotLayer *layer)
 {
     MotSharding w = mot_cut_sharding_of(l, layer->fwd, layer->w);
-    return l->program->mesh.n_axes == 1 && l->plan->n_micro == 1 && w.axis[0] >= 0;
+    bool has_slots = mot_graph_type(l->g, layer->g)->rank < MOT_MAX_RANK; /* for a leading dim */
+    return l->program->mesh.n_axes == 1 && l->plan->n_micro == 1 && w.axis[0] >= 0 && has_slots;
 }
 
 /* ---- Dims and buffers ---- */

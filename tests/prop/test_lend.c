@@ -33,6 +33,49 @@ static void lend_some(MotSession *session, uint32_t cut, const int64_t *lender, 
         mot_session_cut(session, cut, rank, kept, n_kept);
 }
 
+/* ---- Results of as many dims as there may be ---- */
+
+/* The batch of 16 as seven dims; products of it have eight. */
+static void unfold_batch(MotGraph *g)
+{
+    MotBuilder b = mot_builder_make(g);
+    for (uint32_t i = 0, n = g->body.n; i < n; i++) {
+        const MotOp op = *mot_graph_op(g, g->body.data[i]);
+        if (op.kind != MOT_OP_CONTRACT)
+            continue;
+        const MotType x = *mot_graph_type(g, op.in[0]), y = *mot_graph_type(g, op.out[0]);
+        const char *spec = mot_attrs(&op, contract)->spec;
+        assert_true(x.rank == 2 && x.dims[0] == 16 && strncmp(strchr(spec, '>') + 1, spec, 1) == 0);
+        int64_t dims[] = {2, 2, 2, 2, 1, 1, 1, x.dims[1]};
+        char *wide =
+            mot_arena_printf(&g->ctx->arena, "ABCDEFG%.*sABCDEFG%s",
+                             (int)(strchr(spec, '>') - spec), spec + 1, strchr(spec, '>') + 2);
+        MotValue product = mot_contract(&b, mot_reshape(&b, op.in[0], 8, dims), op.in[1], wide);
+        MotValue flat = mot_reshape(&b, product, y.rank, y.dims);
+        mot_graph_replace(g, &op.out[0], &flat, 1);
+    }
+    mot_graph_compact(g);
+    require(g->ctx, mot_graph_verify(g));
+}
+
+/* Helpers' results have a dim more: without room for it nothing is lent, and all is as ever. */
+static void layers_of_most_dims_are_not_lent(void **state)
+{
+    unsigned seed = first_seed, none = 0;
+    Model wide = mlp;
+    wide.edit = unfold_batch;
+    Setup setup = {&wide, &meshes[1], "sgd:lr=0.1", "ref", MOT_CUT_NONE, WEIGHTS_ONLY, true};
+    Run r = open_run(*state, &setup, &seed);
+    Trained split = {0}, whole;
+    assert_true(r.program->cuts.n > 0);
+    for (uint32_t c = 0; c < r.program->cuts.n; c++)
+        assert_false(r.program->cuts.data[c].is_lendable);
+    train(&r, &split);
+    mot_session_close(r.session);
+    assert_true(run_plan(&r.job, make_plan(&r.job, &meshes[0], &none), "ref", NULL, &whole));
+    check_same(&split, &whole, setup.backend);
+}
+
 /* ---- What travels ---- */
 
 /*
@@ -146,6 +189,7 @@ int main(int argc, char **argv)
         first_seed = (unsigned)strtoul(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lent_columns_are_computed_by_others, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(layers_of_most_dims_are_not_lent, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(prices_are_what_travels, make_ctx, drop_ctx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
