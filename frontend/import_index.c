@@ -5,7 +5,11 @@
 
 /* ---- Concat, split, sequences ---- */
 
-enum { CONCAT_OPERANDS = 64 };
+/*
+ * What a node is taken apart into, or copied by, beyond what a model needs: small files may ask for
+ * much.
+ */
+enum { CONCAT_OPERANDS = 64, MOST_PARTS = 1 << 20, MOST_COPIES = 1 << 24 };
 
 /* A concat takes so many operands; longer lists become a tree. */
 static MotValue concat_list(MotNode *n, const MotValue *items, uint32_t count, int axis)
@@ -110,11 +114,14 @@ static MotInts sequence_parts(MotNode *n, int64_t size)
             return sizes;
         chunk = sizes.data[0];
     }
-    if (chunk <= 0 || (size + chunk - 1) / chunk > UINT32_MAX) {
+    if (chunk <= 0)
         mot_node_fail(n, MOT_ERR_MODEL, "chunks of size %lld", (long long)chunk);
+    int64_t parts = chunk > 0 ? size / chunk + (size % chunk != 0) : 0;
+    if (parts > MOST_PARTS)
+        mot_node_fail(n, MOT_ERR_LIMIT, "%lld parts; the most are %d", (long long)parts,
+                      MOST_PARTS);
+    if (!mot_node_ok(n))
         return sizes;
-    }
-    int64_t parts = (size + chunk - 1) / chunk;
     sizes = (MotInts){mot_arena_array(&n->im->ctx->arena, int64_t, parts), (uint32_t)parts};
     for (int64_t i = 0; i < parts; i++)
         sizes.data[i] = i + 1 < parts ? chunk : size - i * chunk;
@@ -282,11 +289,13 @@ static MotValue pad_by_copy(MotNode *n, MotValue x, const char *mode, const int6
         if (lo[axis] == 0 && hi[axis] == 0)
             continue;
         int64_t count = lo[axis] + size + hi[axis];
-        if (size == 0 || count > INT32_MAX) {
-            mot_node_fail(n, MOT_ERR_MODEL, "cannot pad axis %d of size %lld", axis,
-                          (long long)size);
+        if (size == 0)
+            mot_node_fail(n, MOT_ERR_MODEL, "axis %d has nothing to pad it with", axis);
+        if (count > MOST_COPIES)
+            mot_node_fail(n, MOT_ERR_LIMIT, "pads axis %d to %lld by mode %s; the most is %d", axis,
+                          (long long)count, mode, MOST_COPIES);
+        if (!mot_node_ok(n))
             return 0;
-        }
         int64_t *index = mot_arena_array(&n->im->ctx->arena, int64_t, count);
         for (int64_t i = 0; i < count; i++)
             index[i] = source_index(mode, i - lo[axis], size);
@@ -425,7 +434,7 @@ typedef struct {
     int n_rest;
 } Places;
 
-static Places find_places(MotNode *n, MotValue index, int batch)
+static Places find_places(MotNode *n, MotValue index, int64_t batch)
 {
     MotBuilder *b = n->b;
     const MotType data = *mot_node_type(n, 0), type = *mot_value_type(n, index);
@@ -436,7 +445,7 @@ static Places find_places(MotNode *n, MotValue index, int batch)
                       mot_node_operand_text(n, 1), mot_node_operand_text(n, 0));
         return p;
     }
-    int depth = (int)type.dims[type.rank - 1], picked = batch + depth;
+    int picked = (int)(batch + type.dims[type.rank - 1]);
     for (int i = picked; i < data.rank; i++)
         p.rest[p.n_rest++] = data.dims[i];
     index = mot_cast(b, index, MOT_I64);
@@ -456,7 +465,7 @@ static Places find_places(MotNode *n, MotValue index, int batch)
 
 void mot_lower_gather_nd(MotNode *n)
 {
-    Places p = find_places(n, n->in[1], (int)mot_node_int(n, "batch_dims", 0));
+    Places p = find_places(n, n->in[1], mot_node_int(n, "batch_dims", 0));
     if (!mot_node_ok(n) || !mot_node_fits_rank(n, mot_value_type(n, p.position)->rank + p.n_rest))
         return;
     int64_t dims[MOT_MAX_RANK + 1] = {p.places};

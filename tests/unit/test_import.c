@@ -313,6 +313,8 @@ static TestModel *make_one_node(MotCtx *ctx, int64_t opset, const char *node)
     add_ints(m, "zeros4", "4", "0,0,0,0");
     add_ints(m, "c1_3", "2", "1,3");
     add_ints(m, "c1_4", "2", "1,4");
+    add_ints(m, "pad_few", "6", "0,1,2,0,2,3");
+    add_ints(m, "pad_many", "6", "0,1,100000000,0,2,3");
     add_node(m, node);
     add_output(m, m->graph.node[0]->output[0]);
     return m;
@@ -379,6 +381,10 @@ static const NodeCase node_cases[] = {
      "y = Attention(x, x, x) {q_num_heads=2, kv_num_heads=2}", MOT_OK},
     {17, "y = LayerNormalization(x, w)", "do not broadcast", "y = ReduceMean(x)", MOT_OK},
     {17, "y = Pad(x, c1_3)", "has 2 pads for 3 axes", "y = Relu(x)", MOT_OK},
+    {17, "y = Pad(x, pad_many) {mode=\"reflect\"}", "pads axis 2 to 100000007 by mode reflect",
+     "y = Pad(x, pad_few) {mode=\"reflect\"}", MOT_ERR_LIMIT},
+    {17, "y = GatherND(x, i) {batch_dims=4294967297}", "do not fit data",
+     "y = GatherND(x, i) {batch_dims=0}", MOT_OK},
     {17, "y = Tile(x, c1_3)", "repeats has 2 entries", "y = Tile(w, c1_3)", MOT_OK},
 };
 
@@ -476,6 +482,10 @@ static void sequences_live_at_import_only(void **state)
     add_output(m, "y");
     MotTensor t = evaluate(*state, import_ok(m, NULL));
     assert_values(&t, (const double[]){2, 3}, 2);
+    add_ints(m, "most", "", "9223372036854775807");
+    add_node(m, "whole = SplitToSequence(x, most)");
+    add_node(m, "count = SequenceLength(whole)");
+    import_ok(m, NULL);
     add_node(m, "z = Relu(s)");
     assert_fails(m, NULL, MOT_ERR_MODEL, "input \"s\" is a sequence");
 }
