@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,15 +29,32 @@ static MotStatus fail_write(MotWriter *w)
                     strerror(error));
 }
 
+/*
+ * Makes PATH.PID-N, with the permissions that the umask leaves: mkstemp would give it those of a
+ * secret. A name that is taken, by another thread or a run that was killed, is passed over.
+ */
+static void open_temporary(MotWriter *w)
+{
+    enum { MOST_TAKEN = 1000 };
+    for (int i = 0; i < MOST_TAKEN && w->fd < 0; i++) {
+        w->temporary = mot_arena_printf(&w->ctx->arena, "%s.%d-%d", w->path, (int)getpid(), i);
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (w->fd < 0 && errno != EEXIST)
+            return;
+    }
+}
+
 MotStatus mot_writer_open(MotCtx *ctx, const char *path, MotWriter *out_writer)
 {
     struct stat st;
     bool is_file = stat(path, &st) != 0 || S_ISREG(st.st_mode);
-    char *temporary = is_file ? mot_arena_printf(&ctx->arena, "%s.XXXXXX", path) : NULL;
-    *out_writer = (MotWriter){.ctx = ctx, .path = path, .temporary = temporary, .fd = -1};
-    if (!mot_fault(ctx->faults, MOT_FAULT_write))
-        out_writer->fd = temporary ? mkostemp(temporary, O_CLOEXEC)
-                                   : open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    *out_writer = (MotWriter){.ctx = ctx, .path = path, .fd = -1};
+    if (!mot_fault(ctx->faults, MOT_FAULT_write)) {
+        if (is_file)
+            open_temporary(out_writer);
+        else
+            out_writer->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    }
     if (out_writer->fd < 0)
         return mot_fail(ctx, MOT_ERR_IO, (MotLoc){path, NULL}, "can't be written: %s",
                         strerror(errno));
@@ -64,8 +80,7 @@ MotStatus mot_writer_add(MotWriter *w, const void *data, size_t bytes)
 MotStatus mot_writer_close(MotWriter *w)
 {
     MotFaults *faults = w->ctx->faults;
-    if (mot_fault(faults, MOT_FAULT_write) ||
-        (w->temporary && (fchmod(w->fd, 0644) != 0 || fsync(w->fd) != 0)))
+    if (mot_fault(faults, MOT_FAULT_write) || (w->temporary && fsync(w->fd) != 0))
         return fail_write(w);
     int fd = w->fd;
     w->fd = -1;
