@@ -216,11 +216,12 @@ typedef struct {
     MotCutFill fill;
     uint32_t n_splits;
     bool lends;
+    uint32_t n_micro;
 } Setup;
 
 static inline Run open_run(MotCtx *ctx, const Setup *setup, unsigned *seed)
 {
-    Run r = {.job = make_job(ctx, setup->model, setup->optimizer, 1)};
+    Run r = {.job = make_job(ctx, setup->model, setup->optimizer, setup->n_micro)};
     MotSessionOpts opts = {.backend = setup->backend, .hang_seconds = 60};
     r.layers = find_layers(r.job.graph);
     r.plan = split_plan(&r.job, setup->mesh, &r.layers, setup->n_splits, seed);
@@ -235,10 +236,11 @@ static inline Run open_run(MotCtx *ctx, const Setup *setup, unsigned *seed)
                                          &(MotCodegenOpts){.isa = (MotIsa)mot_isa_best()}));
     require(ctx, mot_session_open(ctx, r.pipeline, r.plan->cluster, &opts, &r.session));
     write_params(&r.job, r.pipeline, r.session);
-    for (int i = 0; i < 2; i++) {
-        MotTensor rows = rows_of(&r.job, i, 0);
-        require(ctx, mot_session_write_batch(r.session, r.job.inputs[i].name, 0, &rows));
-    }
+    for (uint32_t m = 0; m < setup->n_micro; m++)
+        for (int i = 0; i < 2; i++) {
+            MotTensor rows = rows_of(&r.job, i, m);
+            require(ctx, mot_session_write_batch(r.session, r.job.inputs[i].name, m, &rows));
+        }
     return r;
 }
 
@@ -252,7 +254,7 @@ static inline double evaluate_loss(Run *r)
 
 static inline void train(Run *r, Trained *out)
 {
-    out->n_micro = 1;
+    out->n_micro = r->job.n_micro;
     out->before = read_params(&r->job, r->pipeline, r->session, &out->n_params);
     for (int step = 0; step < N_STEPS; step++)
         out->losses[step] = train_step(&r->job, r->session, step);

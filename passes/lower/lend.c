@@ -14,7 +14,7 @@
  *
  * What goes there and back is a dim that is split anew (all_to_all along one dim): columns are numbered lender by lender and helper by helper. Where all columns
  * of a tensor go, it has a leading dim of helpers instead. All sizes are 0 where nobody lends, and launches and exchanges idle. Exact: each
- * product is computed once, by whoever does.
+ * product is computed once, by whoever does. Every micro-batch of a step does so; the weight goes to helpers in the first, for all of them.
  */
 #include "passes/lower/cuts.h"
 
@@ -37,7 +37,7 @@ bool mot_lower_can_lend(const MotLowering *l, const MotLayer *layer)
 {
     MotSharding w = mot_cut_sharding_of(l, layer->fwd, layer->w);
     bool has_slots = mot_graph_type(l->g, layer->g)->rank < MOT_MAX_RANK; /* for a leading dim */
-    return l->program->mesh.n_axes == 1 && l->plan->n_micro == 1 && w.axis[0] >= 0 && has_slots;
+    return l->program->mesh.n_axes == 1 && w.axis[0] >= 0 && has_slots;
 }
 
 /* ---- Dims and buffers ---- */
@@ -142,6 +142,19 @@ static uint32_t lend_columns(MotLowering *l, const MotOp *op, const MotLayer *la
     return to;
 }
 
+/* The lender's columns of the weight, at the helper: once for all micro-batches of a step. */
+static uint32_t lend_weight(MotLowering *l, const MotOp *op, const MotLayer *layer, uint32_t buf)
+{
+    MotProgram *p = l->program;
+    uint32_t i = p->section[l->section].n, to = lend_columns(l, op, layer, buf, layer->w_dim);
+    if (l->plan->n_micro == 1)
+        return to;
+    for (; i < p->section[l->section].n; i++)
+        p->section[l->section].data[i].when = MOT_WHEN_FIRST;
+    p->bufs.data[to].kind = MOT_BUF_LOCAL;
+    return to;
+}
+
 /* All of the lender's, at every helper. */
 static uint32_t lend_all(MotLowering *l, const MotOp *op, const MotLayer *layer, uint32_t buf)
 {
@@ -219,7 +232,7 @@ void mot_lower_lend_operands(MotLowering *l, MotOpId id, MotLayer *layer, const 
     const MotOp *op = mot_graph_op(l->g, id);
     if (id == layer->fwd) {
         uint32_t w = mot_cut_operand_of(op, layer->w), helped = cut_of(l, layer)->helped;
-        layer->help_w = 1 + lend_columns(l, op, layer, plain[w], layer->w_dim);
+        layer->help_w = 1 + lend_weight(l, op, layer, plain[w]);
         layer->help_x = 1 + (is_split(mot_cut_type_of(l, plain[1 - w]))
                                  ? lend_columns(l, op, layer, plain[1 - w], layer->x_dim)
                                  : mot_cut_gather_columns(l, op, helpers(layer), plain[1 - w],

@@ -103,7 +103,7 @@ static void add_copy(const MotProgram *p, const MotCost *cost, const MotInstr *i
     }
 }
 
-/* Seconds of the layer's products on a rank. */
+/* Seconds of the layer's products of a step on a rank. */
 static double products_of(const MotProgram *p, const MotCost *cost, uint32_t layer, uint32_t rank)
 {
     const MotMeshAxis *axis = &p->mesh.axis[0];
@@ -137,9 +137,12 @@ void mot_lend_price_find(const MotProgram *p, const MotCost *cost, MotLendPrice 
     memset(out, 0, n * sizeof *out);
     for (uint32_t k = 0; k < n; k++)
         out[k].travels.any = p->cuts.data[k % p->cuts.n].is_lendable ? 0 : INFINITY;
-    for (uint32_t i = 0; i < p->section[MOT_SECTION_STEP].n; i++) {
-        const MotInstr *ins = &p->section[MOT_SECTION_STEP].data[i];
-        if (ins->cut && ins->role != MOT_ROLE_UPDATE)
-            add_instr(p, cost, ins, out);
+    for (uint32_t r = 0; r < p->order.n; r++) {
+        const MotRun run = p->order.data[r];
+        for (uint32_t i = 0; i < p->section[run.section].n; i++) {
+            const MotInstr *ins = &p->section[run.section].data[i];
+            if (ins->cut && ins->role != MOT_ROLE_UPDATE && mot_instr_is_due(ins, run.micro))
+                add_instr(p, cost, ins, out);
+        }
     }
 }

@@ -6,7 +6,7 @@
  *
  * An exchange takes the latency, and what the rank that receives most of it does; none is hidden
  * beside kernels. A copy is its launch and its bytes. All sizes are linear in the numbers of
- * columns and helpers. Linear in instructions.
+ * columns and helpers. Linear in instructions of a step.
  */
 #ifndef MOTLEY_PASSES_PLAN_LEND_PRICE_H
 #define MOTLEY_PASSES_PLAN_LEND_PRICE_H

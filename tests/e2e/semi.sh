@@ -24,6 +24,7 @@ train() { # OUT STEPS OPTIONS...
         --out "$work/$out" "$@"
 }
 losses() { sed -n 's/.*"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$work/$1/steps.jsonl"; }
+rounded() { losses "$1" | awk '{ printf "%d %.3f\n", $1, $2 }'; }
 same_losses() { [ "$(losses "$1")" = "$(losses "$2")" ]; }
 decisions() { grep '"event"' "$work/$1/steps.jsonl" || true; }
 same_decisions() { [ "$(decisions "$1")" = "$(decisions "$2")" ]; }
@@ -58,14 +59,21 @@ compare() { # NAME OPTIONS...: of --slow
     check "$name: nor than lending alone" is_within "$semi" "$migrate" 1.001
     check "$name: lending is no slower than nothing" is_within "$migrate" "$off" 1.001
 }
-for slow in 2 4 8; do
-    compare "$slow" --slow "5:b=$slow"
+foresees() { # NAME: what was predicted
+    local run predicted measured
     for run in zero migrate semi; do
-        predicted=$(events "$run$slow" measured predicted_ms) measured=$(events "$run$slow" measured measured_ms)
-        check "1/$slow: what $run saves, $measured ms, is within 20 % of the prediction, $predicted" \
+        predicted=$(events "$run$1" measured predicted_ms) measured=$(events "$run$1" measured measured_ms)
+        check "1/$1: what $run saves, $measured ms, is within 20 % of the prediction, $predicted" \
             awk -v p="$predicted" -v m="$measured" 'BEGIN { exit !(m > 0 && p > 0.8 * m && p < 1.2 * m) }'
     done
+}
+for slow in 2 4 8; do
+    compare "$slow" --slow "5:b=$slow"
+    foresees "$slow"
 done
+compare 4-of-two --slow 5:b=4 --accumulate 2
+foresees 4-of-two
+check "in steps of two micro-batches lending is no other training" [ "$(rounded off4-of-two)" = "$(rounded migrate4-of-two)" ]
 cluster=eight
 compare mixed --slow 5:a=2 --slow 5:b=4 --slow 5:c=6 --slow 5:d=8
 cluster=four

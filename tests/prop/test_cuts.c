@@ -185,7 +185,7 @@ static void cut_layers_are_masked_ones(void **state)
         MotScope scope = mot_scope_begin(ctx);
         check_masked(ctx,
                      &(Setup){models[i % 2], &meshes[i / 4 % N_MESHES], "sgd:lr=0.1,clip=1.0",
-                              backends[i / 2 % 2], MOT_CUT_ZERO, N_SPLITS, false},
+                              backends[i / 2 % 2], MOT_CUT_ZERO, N_SPLITS, false, 1},
                      first_seed + i / (4 * N_MESHES));
         mot_scope_end(ctx, scope);
     }
@@ -203,7 +203,7 @@ static void cut_layers_that_are_lent_too(void **state)
         MotScope scope = mot_scope_begin(ctx);
         check_masked(ctx,
                      &(Setup){&gpt, &meshes[i / 2 ? 3 : 1], "sgd:lr=0.1,clip=1.0", backends[i % 2],
-                              MOT_CUT_ZERO, WEIGHTS_ONLY, true},
+                              MOT_CUT_ZERO, WEIGHTS_ONLY, true, 1},
                      first_seed);
         mot_scope_end(ctx, scope);
     }
@@ -224,7 +224,8 @@ static void no_cut_is_no_difference(void **state)
                        "cpu",
                        allows ? MOT_CUT_MEAN : MOT_CUT_NONE,
                        N_SPLITS,
-                       false};
+                       false,
+                       1};
         Run r = open_run(ctx, &setup, &seed);
         assert_true((r.program->cuts.n > 0) == (allows == 1));
         train(&r, &trained[allows]);
@@ -239,7 +240,7 @@ static void evaluation_is_whole(void **state)
 {
     MotCtx *ctx = *state;
     unsigned seed = first_seed;
-    Setup setup = {&gpt, &meshes[1], "sgd:lr=0.1", "cpu", MOT_CUT_ZERO, N_SPLITS, false};
+    Setup setup = {&gpt, &meshes[1], "sgd:lr=0.1", "cpu", MOT_CUT_ZERO, N_SPLITS, false, 1};
     Run r = open_run(ctx, &setup, &seed);
     double before = evaluate_loss(&r);
     assert_true(cut_layers(&r, &seed, NULL) > 0);
@@ -341,7 +342,7 @@ static void check_fill(MotCtx *ctx, MotCutFill fill, const char *optimizer, doub
     static Traced traced[MAX_LAYERS];
     static Lists lists;
     unsigned seed = first_seed;
-    Setup setup = {&gpt, &meshes[1], optimizer, backend, fill, WEIGHTS_ONLY, lends};
+    Setup setup = {&gpt, &meshes[1], optimizer, backend, fill, WEIGHTS_ONLY, lends, 1};
     Run r = open_run(ctx, &setup, &seed);
     MotBuilder b = mot_builder_make(mot_graph_clone(ctx, r.job.graph));
     read_weights(&r, traced, 0);
@@ -463,7 +464,7 @@ static void check_least(const MotSession *session, const double *priority, const
 static void columns_that_owe_least_are_left_out(void **state)
 {
     MotCtx *ctx = *state;
-    Setup setup = {&mlp, &meshes[1], "sgd:lr=0.01", "ref", MOT_CUT_ZERO, ROWS_ONLY, false};
+    Setup setup = {&mlp, &meshes[1], "sgd:lr=0.01", "ref", MOT_CUT_ZERO, ROWS_ONLY, false, 1};
     Run r = open_run(ctx, &setup, NULL);
     int64_t *cut = mot_arena_array(&ctx->arena, int64_t, 2 * (size_t)r.program->cuts.n);
     MotCutPolicy policy = {cut, decide_twice};
@@ -529,7 +530,7 @@ static void check_fixture(MotCtx *ctx, MotCutFill fill, const char *name, const 
 {
     Setup setup = {&mlp,    &meshes[1], "adamw:lr=0.01,betas=0.9/0.95,eps=1e-8,wd=0.3",
                    backend, fill,       WEIGHTS_ONLY,
-                   false};
+                   false,   1};
     Run r = open_run(ctx, &setup, NULL);
     MotTensor losses = read_fixture(ctx, "losses", name), after = read_fixture(ctx, "after", name);
     for (int step = 0; step < losses.type.dims[0]; step++) {

@@ -64,7 +64,7 @@ static void layers_of_most_dims_are_not_lent(void **state)
     unsigned seed = first_seed, none = 0;
     Model wide = mlp;
     wide.edit = unfold_batch;
-    Setup setup = {&wide, &meshes[1], "sgd:lr=0.1", "ref", MOT_CUT_NONE, WEIGHTS_ONLY, true};
+    Setup setup = {&wide, &meshes[1], "sgd:lr=0.1", "ref", MOT_CUT_NONE, WEIGHTS_ONLY, true, 1};
     Run r = open_run(*state, &setup, &seed);
     Trained split = {0}, whole;
     assert_true(r.program->cuts.n > 0);
@@ -82,13 +82,13 @@ static void layers_of_most_dims_are_not_lent(void **state)
  * Seconds of a layer's exchanges under these bindings: the latency, and what the rank with most of
  * it receives.
  */
-static double time_exchanges(const MotProgram *p, const MotBinding *bindings, uint32_t cut,
-                             const MotCost *cost)
+static double time_exchanges(const MotProgram *p, MotSection section, const MotBinding *bindings,
+                             uint32_t cut, const MotCost *cost)
 {
     double seconds = 0;
-    for (uint32_t i = 0; i < p->section[MOT_SECTION_STEP].n; i++) {
-        const MotInstr *ins = &p->section[MOT_SECTION_STEP].data[i];
-        double most = 0;
+    for (uint32_t i = 0; i < p->section[section].n; i++) {
+        const MotInstr *ins = &p->section[section].data[i];
+        double most = 0, runs = mot_section_is_repeated(section) ? p->n_micro : 1;
         if (ins->cut != cut + 1 || ins->who != MOT_WHO_IF_LENT)
             continue;
         for (uint32_t r = 0; r < p->mesh.n_devices; r++) {
@@ -97,7 +97,8 @@ static double time_exchanges(const MotProgram *p, const MotBinding *bindings, ui
                 bytes += (double)mot_type_bytes(&bindings[r].types[ins->bufs[k]]);
             most = fmax(most, bytes);
         }
-        seconds += cost->latency + most / cost->bandwidth;
+        seconds +=
+            (ins->when == MOT_WHEN_FIRST ? 1 : runs) * (cost->latency + most / cost->bandwidth);
     }
     return seconds;
 }
@@ -110,7 +111,7 @@ static void prices_are_what_travels(void **state)
     for (int i = 0; i < 4; i++) {
         unsigned seed = first_seed;
         Setup setup = {models[i / 2], &meshes[i % 2 ? 3 : 1], "sgd:lr=0.1", "ref",
-                       MOT_CUT_NONE,  WEIGHTS_ONLY,           true};
+                       MOT_CUT_NONE,  WEIGHTS_ONLY,           true,         1};
         Run r = open_run(ctx, &setup, &seed);
         MotProgram *p = r.pipeline->stages.data[0];
         MotBinding bindings[MAX_DEVICES];
@@ -130,8 +131,9 @@ static void prices_are_what_travels(void **state)
         for (uint32_t k = 0; k < p->mesh.n_devices; k++)
             require(ctx, mot_program_bind(ctx, p, k, &bindings[k]));
         for (uint32_t l = 0; l < p->cuts.n; l++) {
-            double wanted = time_exchanges(p, bindings, l, cost),
-                   found = mot_linear_at(&price[l].travels, &amounts);
+            double wanted = 0, found = mot_linear_at(&price[l].travels, &amounts);
+            for (int k = 0; k < MOT_N_SECTIONS; k++)
+                wanted += time_exchanges(p, (MotSection)k, bindings, l, cost);
             assert_true(p->cuts.data[l].is_lendable == isfinite(found));
             assert_true(!isfinite(found) || fabs(found - wanted) <= 1e-9 * wanted);
         }
@@ -160,12 +162,13 @@ static void check_lent(MotCtx *ctx, const Setup *setup, const int64_t *lender)
     check_same(&lent, &whole, setup->backend);
 }
 
+static const struct {
+    uint32_t mesh;
+    int64_t lender[MAX_DEVICES]; /* position + 1 */
+} cases[] = {{1, {0, 1}}, {3, {0, 1, 1, 1}}, {3, {0, 0, 2, 1}}, {2, {0, 1, 1}}};
+
 static void lent_columns_are_computed_by_others(void **state)
 {
-    static const struct {
-        uint32_t mesh;
-        int64_t lender[MAX_DEVICES]; /* position + 1 */
-    } cases[] = {{1, {0, 1}}, {3, {0, 1, 1, 1}}, {3, {0, 0, 2, 1}}, {2, {0, 1, 1}}};
     static const char *const backends[] = {"ref", "cpu"};
     static const Model *const models[] = {&mlp, &gpt};
     MotCtx *ctx = *state;
@@ -177,7 +180,30 @@ static void lent_columns_are_computed_by_others(void **state)
                        backends[i / 2 % 2],
                        MOT_CUT_NONE,
                        WEIGHTS_ONLY,
-                       true};
+                       true,
+                       1};
+        check_lent(ctx, &setup, cases[i / 4].lender);
+        mot_scope_end(ctx, scope);
+    }
+}
+
+/* In steps of two and three micro-batches, too. */
+static void in_every_micro_batch(void **state)
+{
+    static const Model any_batch = {
+        "models/mlp_ts13_opt_dynamic.onnx", "cross_entropy:logits:labels",    "x",
+        "models/fixtures/mlp/x.npy",        "models/fixtures/mlp/labels.npy", NULL};
+    MotCtx *ctx = *state;
+    for (unsigned i = 0; i < 4 * sizeof cases / sizeof *cases; i++) {
+        MotScope scope = mot_scope_begin(ctx);
+        Setup setup = {i % 2 ? &gpt : &any_batch,
+                       &meshes[cases[i / 4].mesh],
+                       "adamw:lr=0.1,wd=0.3,clip=1.0",
+                       (i / 2 + i / 4) % 2 ? "ref" : "cpu",
+                       MOT_CUT_NONE,
+                       WEIGHTS_ONLY,
+                       true,
+                       2 + i / 2 % 2};
         check_lent(ctx, &setup, cases[i / 4].lender);
         mot_scope_end(ctx, scope);
     }
@@ -190,6 +216,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lent_columns_are_computed_by_others, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(layers_of_most_dims_are_not_lent, make_ctx, drop_ctx),
+        cmocka_unit_test_setup_teardown(in_every_micro_batch, make_ctx, drop_ctx),
         cmocka_unit_test_setup_teardown(prices_are_what_travels, make_ctx, drop_ctx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
