@@ -171,18 +171,21 @@ static const char *read_term(MotNode *n, const char *p, int rank, int under, cha
 }
 
 /* Without `->`: the letters that occur once, ellipsis first, then in alphabetical order. */
-static void implicit_result(Equation *e)
+static void implicit_result(MotNode *n, Equation *e)
 {
+    char letters[128] = {0};
     int count[128] = {0}, length = 0;
     for (uint32_t i = 0; i < e->n_terms; i++)
         for (const char *p = e->terms[i]; *p; p++)
             count[(int)*p]++;
     for (int c = 'Z' - MOT_MAX_RANK; c <= 'Z'; c++)
-        if (count[c] && length < MOT_MAX_RANK)
-            e->result[length++] = (char)c;
+        if (count[c])
+            letters[length++] = (char)c;
     for (int c = 'A'; c <= 'z'; c++)
-        if (count[c] == 1 && (c < 'Z' - MOT_MAX_RANK || c >= 'a') && length < MOT_MAX_RANK)
-            e->result[length++] = (char)c;
+        if (count[c] == 1 && (c < 'Z' - MOT_MAX_RANK || c >= 'a'))
+            letters[length++] = (char)c;
+    if (mot_node_fits_rank(n, length))
+        strcpy(e->result, letters);
 }
 
 static bool read_equation(MotNode *n, Equation *e)
@@ -210,7 +213,7 @@ static bool read_equation(MotNode *n, Equation *e)
     if (e->has_result)
         p = read_term(n, p + 2, -1, hidden, e->result);
     else
-        implicit_result(e);
+        implicit_result(n, e);
     if (mot_node_ok(n) && *p)
         mot_node_fail(n, MOT_ERR_MODEL, "the equation is wrong at %s",
                       mot_quote(&n->im->ctx->arena, p));
@@ -311,9 +314,10 @@ static MotValue finish_single(MotNode *n, const Factor *f, const char *result)
 }
 
 /* The letters of x and y that the result or a later term still needs. */
-static void letters_after(const Factor *x, const Factor *y, const Equation *e, uint32_t next,
-                          char *out)
+static void letters_after(MotNode *n, const Factor *x, const Factor *y, const Equation *e,
+                          uint32_t next, char *out)
 {
+    char letters[128] = {0};
     int length = 0;
     const char *both[] = {x->letters, y->letters};
     for (int k = 0; k < 2; k++)
@@ -321,10 +325,11 @@ static void letters_after(const Factor *x, const Factor *y, const Equation *e, u
             bool is_needed = strchr(e->result, *p) != NULL;
             for (uint32_t i = next; i < e->n_terms; i++)
                 is_needed = is_needed || strchr(e->terms[i], *p);
-            if (is_needed && !memchr(out, *p, (size_t)length) && length < MOT_MAX_RANK)
-                out[length++] = *p;
+            if (is_needed && !strchr(letters, *p))
+                letters[length++] = *p;
         }
-    out[length] = 0;
+    if (mot_node_fits_rank(n, length))
+        strcpy(out, letters);
 }
 
 void mot_lower_einsum(MotNode *n)
@@ -351,7 +356,9 @@ void mot_lower_einsum(MotNode *n)
         if (i + 1 == e.n_terms)
             strcpy(next.letters, e.result);
         else
-            letters_after(&product, &factors[i], &e, i + 1, next.letters);
+            letters_after(n, &product, &factors[i], &e, i + 1, next.letters);
+        if (!mot_node_ok(n))
+            return;
         next.value = build_contract(n, &product, &factors[i], next.letters);
         product = next;
     }

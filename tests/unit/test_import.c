@@ -399,6 +399,32 @@ static void wrong_nodes_are_named(void **state)
     }
 }
 
+/* An equation holds commas, which separate attributes in the text of a node. */
+static TestModel *make_einsum(MotCtx *ctx, const char *inputs, const char *equation)
+{
+    TestModel *m = make_model(ctx, 17);
+    add_input(m, "x", MOT_F32, "2,3,4");
+    add_node(m, mot_arena_printf(&ctx->arena, "y = Einsum(%s) {equation=\"-\"}", inputs));
+    m->graph.node[0]->attribute[0]->s.data = (uint8_t *)mot_arena_strdup(&ctx->arena, equation);
+    m->graph.node[0]->attribute[0]->s.len = strlen(equation);
+    add_output(m, "y");
+    return m;
+}
+
+/* Beyond that letters were dropped, and summed over too early. */
+static void products_have_up_to_eight_letters(void **state)
+{
+    static const struct {
+        const char *inputs, *good, *bad;
+    } cases[] = {{"x, x, x", "abc,def,gbc", "abc,def,ghi"},
+                 {"x, x, x, x, x, x", "abc,def,abc,def,abc,def->", "abc,def,ghi,abc,def,ghi->"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        import_ok(make_einsum(*state, cases[i].inputs, cases[i].good), NULL);
+        assert_fails(make_einsum(*state, cases[i].inputs, cases[i].bad), NULL, MOT_ERR_UNSUPPORTED,
+                     "the result has rank 9");
+    }
+}
+
 static void an_error_says_where_operands_come_from(void **state)
 {
     TestModel *m = make_model(*state, 17);
@@ -520,6 +546,7 @@ int main(void)
         T(an_input_that_decides_a_shape_becomes_a_constant),
         T(another_type_in_the_file_is_a_warning),
         T(wrong_nodes_are_named),
+        T(products_have_up_to_eight_letters),
         T(an_error_says_where_operands_come_from),
         T(matmul_drops_broadcast_batch_dims),
         T(gemm_is_letters_scale_and_bias),
