@@ -31,7 +31,7 @@
 
 #include "ir/graph.h"
 
-enum { MOT_MAX_LOOPS = 2 * MOT_MAX_RANK, MOT_MAX_NESTS = 8, MOT_MAX_TERMS = 4 };
+enum { MOT_MAX_LOOPS = 2 * MOT_MAX_RANK, MOT_MAX_NESTS = 8 };
 
 /* factor * dims[dim[0]] * ... * dims[dim[n - 1]], dim ascending; factor 0 has n = 0. */
 typedef struct MotExtent {
@@ -57,8 +57,8 @@ typedef struct MotAccess {
     MotExtent stride[MOT_MAX_LOOPS];
     MotExtent offset[MOT_MAX_RANK];
     uint32_t n_offsets;
-    MotNode index[MOT_MAX_TERMS]; /* i64 */
-    MotExtent index_stride[MOT_MAX_TERMS];
+    MotNode index[MOT_MAX_RANK]; /* i64 */
+    MotExtent index_stride[MOT_MAX_RANK];
     uint32_t n_indices;
 } MotAccess;
 

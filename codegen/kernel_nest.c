@@ -148,7 +148,7 @@ MotAccess mot_access_make(const MotType *type, uint32_t buf, const MotView *view
             access.offset[access.n_offsets++] = scale_extent(stride, a->start);
         if (a->loop >= 0)
             access.stride[a->loop] = scale_extent(stride, a->step);
-        if (a->index && access.n_indices < MOT_MAX_TERMS) {
+        if (a->index) {
             access.index[access.n_indices] = a->index;
             access.index_stride[access.n_indices++] = scale_extent(stride, a->step);
         }
