@@ -479,6 +479,11 @@ static MotValue scatter_rows(MotNode *n, MotValue data, MotValue position, MotVa
     MotBuilder *b = n->b;
     const char *reduction = mot_node_string(n, "reduction", "none");
     int64_t size = mot_value_type(n, data)->dims[0];
+    if (mot_node_type(n, 0)->dtype != mot_node_type(n, 2)->dtype) {
+        mot_node_fail(n, MOT_ERR_MODEL, "data %s and updates %s differ in type",
+                      mot_node_operand_text(n, 0), mot_node_operand_text(n, 2));
+        return 0;
+    }
     MotValue sum = mot_scatter_add(b, position, update, 0, size);
     if (strcmp(reduction, "add") == 0)
         return mot_add(b, data, sum);
@@ -496,7 +501,6 @@ static MotValue scatter_rows(MotNode *n, MotValue data, MotValue position, MotVa
 void mot_lower_scatter_nd(MotNode *n)
 {
     const MotType data = *mot_node_type(n, 0);
-    mot_node_check_dtypes(n, 0, 1);
     Places p = find_places(n, n->in[1], 0);
     int64_t dims[MOT_MAX_RANK + 1] = {p.places};
     memcpy(dims + 1, p.rest, (size_t)p.n_rest * sizeof *dims);

@@ -313,6 +313,9 @@ static TestModel *make_one_node(MotCtx *ctx, int64_t opset, const char *node)
     add_ints(m, "zeros4", "4", "0,0,0,0");
     add_ints(m, "c1_3", "2", "1,3");
     add_ints(m, "c1_4", "2", "1,4");
+    add_ints(m, "c1_11", "1,1", "1");
+    add_input(m, "w_11", MOT_F32, "1,1");
+    add_input(m, "d_11", MOT_F64, "1,1");
     add_ints(m, "pad_few", "6", "0,1,2,0,2,3");
     add_ints(m, "pad_many", "6", "0,1,100000000,0,2,3");
     add_node(m, node);
@@ -385,6 +388,8 @@ static const NodeCase node_cases[] = {
      "y = Pad(x, pad_few) {mode=\"reflect\"}", MOT_ERR_LIMIT},
     {17, "y = GatherND(x, i) {batch_dims=4294967297}", "do not fit data",
      "y = GatherND(x, i) {batch_dims=0}", MOT_OK},
+    {17, "y = ScatterElements(w, c1_11, d_11) {axis=1}", "differ in type",
+     "y = ScatterElements(w, c1_11, w_11) {axis=1}", MOT_OK},
     {17, "y = Tile(x, c1_3)", "repeats has 2 entries", "y = Tile(w, c1_3)", MOT_OK},
 };
 
