@@ -276,6 +276,8 @@ static MotStatus infer_scatter_add(Infer *c)
     *out = (MotType){.dtype = update->dtype, .rank = update->rank - n_rows + 1};
     if (out->rank < 1 || a->axis >= out->rank || first + index->rank > update->rank)
         return refuse(c, "axis out of range");
+    if (out->rank > MOT_MAX_RANK)
+        return refuse(c, "more than 8 dims");
     for (int d = 0; d < index->rank; d++)
         if (index->dims[d] != update->dims[first + d])
             return refuse(c, "update and index differ in a dim");

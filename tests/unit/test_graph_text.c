@@ -264,6 +264,9 @@ static const struct {
     {"%y = broadcast %x {dims=[-1, 2, 3]}", "broadcast: the result has a size below zero"},
     {"%y = concat %x %x {axis=2}", "at t.mot, line 3, column 1"},
     {"%l = input {name=\"l\"} : u8[4611686018427387903]\n%y = concat %l %l %l", "concat: too many"},
+    {"%i = input {name=\"i\"} : i64\n%u = input {name=\"u\"} : f32[1x1x1x1x1x1x1x2]\n"
+     "%y = scatter_add %i %u {axis=0, size=3}",
+     "scatter_add: more than 8 dims"},
     {"%y = reshape %x {dims=[-9223372036854775808]}", "has another number of elements"},
     {"%y = iota {dims=[-1], dtype=i64}", "iota: the result has a size below zero"},
     {"%y = exp %x\nassign %y %x", "assign: the first operand is no parameter"},
