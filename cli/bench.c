@@ -62,6 +62,7 @@ static void put_ranks(MotJsonWriter *w, const MotJob *job)
     for (uint32_t i = 0; i < mot_session_ranks(job->session); i++) {
         const MotRankState *rank = mot_session_rank(job->session, i);
         mot_json_open(w, NULL, '{');
+        mot_json_put_int(w, "share", mot_session_share(job->session, i));
         mot_json_put_number(w, "busy_ms", (double)rank->busy_ns / 1e6);
         mot_json_put_number(w, "resizable_ms", (double)rank->resizable_ns / 1e6);
         mot_json_put_number(w, "comm_ms", (double)rank->comm_ns / 1e6);

@@ -11,17 +11,21 @@ cd "$work" || exit 1
 
 failures=0
 checks=0
-answer() { # MEMBERS COMMAND...: the document is an object with these members, or for LIST a list
+answer() { # MEMBERS COMMAND...: the document is an object with these members, those of a list's first object in brackets; or for LIST a list
     local members=$1
     shift
     checks=$((checks + 1))
     if ! "$MOTLEY" "$@" --json >out 2>err || ! python3 - "$members" <<'PYTHON'
-import json, sys
+import json, re, sys
 document = json.load(open("out"))
 if sys.argv[1] == "LIST":
     assert isinstance(document, list) and document
 else:
-    assert list(document) == sys.argv[1].split(), list(document)
+    members = re.findall(r"(\w+)(?:\[(.*?)\])?", sys.argv[1])
+    assert list(document) == [name for name, _ in members], list(document)
+    for name, parts in members:
+        if parts:
+            assert list(document[name][0]) == parts.split(), (name, list(document[name][0]))
 PYTHON
     then
         echo "FAILED: motley $* --json:"
@@ -37,22 +41,25 @@ in=(--input "input_ids=$fixtures/input_ids.npy")
 loss=(--loss "cross_entropy:logits:$fixtures/labels.npy")
 train=(train "$gpt" --dim batch=4 --loss cross_entropy:logits:labels --data text:text --optimizer sgd:lr=0.1 --out run)
 
-answer "model inputs outputs initializers operators forward_flop step_flop" import "$gpt" --dim batch=2
+answer "model inputs[name dtype shape] outputs[name dtype shape] initializers[name dtype shape trained reason looks_tied transposed] operators forward_flop step_flop" import "$gpt" --dim batch=2
 planned=("$gpt" --dim batch=4 --loss cross_entropy:logits:labels --devices 2)
-answer "step_s bound_s layers devices" plan "${planned[@]}" -o gpt.plan
-answer "step_s bound_s layers devices" explain gpt.plan
-answer "no_time layers devices traffic" explain "$root/tests/plans/mlp_two_stages.mot"
-answer "operators" explain "$root/tests/plans/mlp_two_stages.mot" '/layers.1/*'
-answer "operators" explain "${planned[@]}" '/h.0/*'
+parts="layers[layer split compute_s collectives_s moved_bytes]
+    devices[device share busy_s collectives_s memory_bytes memory_cap_bytes received_bytes assumed]"
+answer "step_s bound_s $parts" plan "${planned[@]}" -o gpt.plan
+answer "step_s bound_s $parts" explain gpt.plan
+answer "no_time layers[layer stage split] devices[device stage shares memory_bytes memory_cap_bytes received_bytes]
+    traffic[kind stage axis times moved_bytes]" explain "$root/tests/plans/mlp_two_stages.mot"
+answer "operators[node operator role stage split operands results]" explain "$root/tests/plans/mlp_two_stages.mot" '/layers.1/*'
+answer "operators[node operator followers choices]" explain "${planned[@]}" '/h.0/*'
 answer "step steps resumed_at loss val_loss model checkpoints log" "${train[@]}" --steps 2
 answer "step steps resumed_at loss val_loss model checkpoints log" "${train[@]}" --steps 3 --resume -q
-answer "checkpoint step seed model loss optimizer data tensors" ckpt ls run
-answer "checkpoints sound" ckpt verify run
+answer "checkpoint step seed model loss optimizer data tensors[name dtype shape]" ckpt ls run
+answer "checkpoints[checkpoint step finished sound error] sound" ckpt verify run
 answer "checkpoint step model" ckpt export run -o out.onnx
 answer "checkpoint step prompt text tokens" sample run --tokens 3 --prompt "the "
 answer "outputs" run "$gpt" "${in[@]}"
 answer "loss gradients" grad "$gpt" "${in[@]}" "${loss[@]}" --grads grads
-answer "ms min p90 gflop_per_s peak_rss_mb base_rss_mb ranks losses" bench "$gpt" "${in[@]}" "${loss[@]}" --steps 1
+answer "ms min p90 gflop_per_s peak_rss_mb base_rss_mb ranks[share busy_ms resizable_ms comm_ms wait_ms] losses" bench "$gpt" "${in[@]}" "${loss[@]}" --steps 1
 answer LIST opt "$gpt" --dim batch=2 --passes=simplify
 mkdir -p case/test_data_set_0
 cp "$root/models/mlp_mse_dynamo18_raw_static.onnx" case/model.onnx
