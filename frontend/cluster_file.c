@@ -54,7 +54,7 @@ static const Key device_keys[] = {
     {"name", NULL, AT(device.name), 0, 0, "a"},
     {"backend", NULL, AT(device.backend), 0, 0, "cpu or ref"},
     {"threads", none, AT(threads), 1, 1024, "4"},
-    {"slow", none, AT(device.slow), 1, 1e6, "2.5, at least 1"},
+    {"slow", none, AT(device.slow), 1, 1e6, "2.5"},
     {"memory", byte_units, AT(device.memory), 0x1p20, 0x1p50, "2GiB"},
     {"gflops", giga, AT(device.alone.flops), 1e5, 1e18, "50"},
     {"functions", counts, AT(device.alone.functions), 1e4, 1e18, "1.2G"},
@@ -126,14 +126,29 @@ static bool is_in_range(const Key *k, double number)
     return number >= k->least && number <= k->most;
 }
 
+/* A limit in the largest unit of which it has one. */
+static const char *limit_text(MotCtx *ctx, const Unit *units, double limit)
+{
+    const Unit *best = units;
+    for (const Unit *u = units; u->name; u++)
+        if (u->factor <= limit && (u->factor > best->factor || best->factor > limit))
+            best = u;
+    return mot_arena_printf(&ctx->arena, "%g%s", limit / best->factor, best->name);
+}
+
 static MotStatus set_quantity(Reader *r, const Key *k, void *entry, const MotYaml *value)
 {
     const char *text = mot_yaml_string(r->ctx, value);
     double number;
-    if (!text || !parse_quantity(text, k->units, &number) || !is_in_range(k, number))
-        return mot_fail(r->ctx, MOT_ERR_USAGE, mot_yaml_loc(r->ctx, r->file, value),
-                        "%s: %s is not like %s", k->key,
-                        mot_quote(&r->ctx->arena, text ? text : ""), k->example);
+    MotLoc at = mot_yaml_loc(r->ctx, r->file, value);
+    const char *quoted = mot_quote(&r->ctx->arena, text ? text : "");
+    if (!text || !parse_quantity(text, k->units, &number))
+        return mot_fail(r->ctx, MOT_ERR_USAGE, at, "%s: %s is not like %s", k->key, quoted,
+                        k->example);
+    if (!is_in_range(k, number))
+        return mot_fail(r->ctx, MOT_ERR_USAGE, at, "%s: %s is not from %s to %s", k->key, quoted,
+                        limit_text(r->ctx, k->units, k->least),
+                        limit_text(r->ctx, k->units, k->most));
     *(double *)(void *)((char *)entry + k->offset) = number;
     return MOT_OK;
 }
