@@ -93,7 +93,8 @@ static MotStatus read_cuts(MotTrainer *t, MotZeroOpts *out_opts, MotCutPick *out
 static MotStatus find_price(MotTrainer *t, MotZeroOpts *out_opts)
 {
     MotCost *cost;
-    if (mot_plan_why_untimed(t->job->plan))
+    const MotPlan *plan = t->job->plan;
+    if (plan->stages.n != 1 || plan->stages.data[0].mesh.n_axes != 1)
         return MOT_OK;
     MOT_TRY(mot_cost_of_plan(t->job->plan, &cost));
     out_opts->program = program_of(t);

@@ -1,6 +1,6 @@
 /*
- * What `motley explain` prints of a plan that the cost model does not know: of several stages or
- * mesh axes. The same facts as of others, choices, shardings, memory and traffic, without times.
+ * What `motley explain` prints of a plan that the cost model does not know: of several stages. The
+ * same facts as of others, choices, shardings, memory and traffic, without times.
  */
 #ifndef MOTLEY_CLI_OUTLINE_H
 #define MOTLEY_CLI_OUTLINE_H

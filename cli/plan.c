@@ -127,6 +127,8 @@ static MotStatus run_explain(MotCtx *ctx, const MotArgs *args)
     const char *why = mot_plan_why_untimed(plan);
     if (why)
         return print_outline(ctx, args, plan, why, node);
+    if (plan->time <= 0) /* written by hand */
+        MOT_TRY(mot_plan_predict(plan));
     return mot_args_has(args, "--json") ? print_json(ctx, plan, node)
                                         : print_text(ctx, plan, NULL, node);
 }

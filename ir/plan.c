@@ -91,43 +91,44 @@ MotPlan mot_plan_copy(const MotPlan *plan)
     return copy;
 }
 
-static int8_t find_partial(const MotFactor *f)
+MotSharding mot_sharding_of_operand(const MotFactors *factors, const int8_t *split, uint32_t i)
 {
-    return f->kind == MOT_FACTOR_MAX ? MOT_PARTIAL_MAX : MOT_PARTIAL_SUM;
+    MotSharding s = mot_replicated;
+    for (uint32_t a = 0; a < MOT_MAX_AXES; a++)
+        if (split[a] >= 0 && factors->factor[split[a]].in_dim[i] >= 0) {
+            s.axis[a] = factors->factor[split[a]].in_dim[i];
+            s.units[a] = mot_factor_operand_units(factors, split[a], i);
+        }
+    return s;
+}
+
+MotSharding mot_sharding_of_result(const MotFactors *factors, const int8_t *split, uint32_t k)
+{
+    MotSharding s = mot_replicated;
+    for (uint32_t a = 0; a < MOT_MAX_AXES; a++) {
+        if (split[a] < 0)
+            continue;
+        const MotFactor *f = &factors->factor[split[a]];
+        if (f->out_dim[k] >= 0) {
+            s.axis[a] = f->out_dim[k];
+            s.units[a] = mot_factor_result_units(factors, split[a], k);
+        } else if (f->partial[k]) {
+            s.axis[a] = f->kind == MOT_FACTOR_MAX ? MOT_PARTIAL_MAX : MOT_PARTIAL_SUM;
+        }
+    }
+    return s;
 }
 
 void mot_plan_apply_factors(MotPlan *plan, MotOpId id, const MotFactors *factors)
 {
     const MotOp *op = mot_graph_op(plan->graph, id);
-    for (uint32_t k = 0; k < op->n_out; k++) {
-        MotSharding s = mot_replicated;
-        for (uint32_t a = 0; a < MOT_MAX_AXES; a++) {
-            int8_t choice = plan->ops[id].factor[a];
-            if (choice < 0)
-                continue;
-            const MotFactor *f = &factors->factor[choice];
-            if (f->out_dim[k] >= 0) {
-                s.axis[a] = f->out_dim[k];
-                s.units[a] = mot_factor_result_units(factors, choice, k);
-            } else if (f->partial[k]) {
-                s.axis[a] = find_partial(f);
-            }
-        }
-        plan->values[op->out[k]] = s;
-    }
+    for (uint32_t k = 0; k < op->n_out; k++)
+        plan->values[op->out[k]] = mot_sharding_of_result(factors, plan->ops[id].factor, k);
 }
 
 MotSharding mot_plan_operand(const MotPlan *plan, MotOpId id, const MotFactors *factors, uint32_t i)
 {
-    MotSharding s = mot_replicated;
-    for (uint32_t a = 0; a < MOT_MAX_AXES; a++) {
-        int8_t choice = plan->ops[id].factor[a];
-        if (choice >= 0 && factors->factor[choice].in_dim[i] >= 0) {
-            s.axis[a] = factors->factor[choice].in_dim[i];
-            s.units[a] = mot_factor_operand_units(factors, choice, i);
-        }
-    }
-    return s;
+    return mot_sharding_of_operand(factors, plan->ops[id].factor, i);
 }
 
 bool mot_op_may_be_recomputed(const MotOp *op)

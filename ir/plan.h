@@ -110,6 +110,12 @@ MotPlan *mot_plan_new(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster);
 /* A copy whose ops' choices and values' shardings may be changed; all else is shared. */
 MotPlan mot_plan_copy(const MotPlan *plan);
 /*
+ * The sharding in which an op that splits these of its factors, one an axis or -1, needs operand i,
+ * and the one in which it leaves result k.
+ */
+MotSharding mot_sharding_of_operand(const MotFactors *factors, const int8_t *split, uint32_t i);
+MotSharding mot_sharding_of_result(const MotFactors *factors, const int8_t *split, uint32_t k);
+/*
  * Sets plan->values of the op's results from the factor choice in plan->ops. `factors` are the
  * op's.
  */

@@ -471,7 +471,10 @@ static MotStatus read_fixes(MotCtx *ctx, const MotArgs *args, MotPlanOpts *opts)
 
 MotStatus mot_job_plan_opts(MotCtx *ctx, const MotJob *job, MotPlanOpts *out_opts)
 {
-    *out_opts = (MotPlanOpts){.n_micro = job->n_micro};
+    /* Shares that are rebalanced, and members that change, are those of one axis. */
+    bool is_moved = strcmp(mot_args_get(job->args, "--balance", "off"), "off") != 0;
+    *out_opts = (MotPlanOpts){.n_micro = job->n_micro,
+                              .one_axis = is_moved || mot_args_has(job->args, "--elastic")};
     return read_fixes(ctx, job->args, out_opts);
 }
 

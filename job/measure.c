@@ -148,7 +148,7 @@ static MotStatus split_rows(const Measure *m, MotGraph *g, MotPlan **out_plan)
                     .axis = {{"d", n, mot_arena_array(arena, int64_t, n)}}};
     for (uint32_t i = 0; i < n; i++)
         mesh.devices[i] = i;
-    mot_plan_speed_shares(m->cluster, n, mesh.axis[0].share);
+    mot_plan_speed_shares(m->cluster, &mesh, mesh.axis[0].share);
     mot_vec_push(arena, &plan->stages, (MotStage){mesh});
     for (uint32_t i = 0; i < g->body.n; i++) {
         MotOpId id = g->body.data[i];
@@ -309,7 +309,7 @@ typedef struct {
 static Pool pool_kind(const Measure *m, MotCost *cost, const Times *times, uint32_t k)
 {
     const MotDevice *device = m->cluster->devices.data;
-    const int64_t *rows = mot_cost_parts(cost, ROWS);
+    const int64_t *rows = mot_cost_parts(cost, 0, ROWS);
     Pool pool = {0};
     for (uint32_t i = 0; i < m->cluster->devices.n; i++)
         if (rows[i] > 0 && is_same_kind(&device[i], &device[k])) {
@@ -443,11 +443,11 @@ static MotStatus run_collectives(const Measure *m, Build *build, Collectives *ou
     MOT_TRY(run_workload(m, build, &plan, &times));
     MOT_TRY(mot_cost_of_plan(plan, &cost));
     MOT_TRY(mot_plan_factors(m->ctx, plan->graph, &factors));
-    cost->latency = 1;
-    cost->bandwidth = INFINITY;
+    cost->latency[0] = 1;
+    cost->bandwidth[0] = INFINITY;
     double phases = sum_collectives(plan, cost, factors);
-    cost->latency = 0;
-    cost->bandwidth = 1;
+    cost->latency[0] = 0;
+    cost->bandwidth[0] = 1;
     *out = (Collectives){.seconds = times.step - times.most_busy,
                          .phases = phases,
                          .bytes = sum_collectives(plan, cost, factors)};

@@ -4,6 +4,8 @@
  */
 #include "passes/lower/lowering.h"
 
+#include "ir/convert.h"
+
 /* The program's dim for a split, made when first needed. */
 static uint32_t find_dim(MotLowering *l, uint32_t axis, uint32_t parent, int64_t size,
                          int64_t granule)
@@ -78,57 +80,6 @@ MotInstr *mot_lower_add_instr(MotLowering *l, MotInstrKind kind, const MotOp *op
     return &l->program->section[l->section].data[l->program->section[l->section].n - 1];
 }
 
-/*
- * The order of conversions: gathers of inner axes first, then reductions, then taking parts, outer
- * axes first.
- */
-typedef struct {
-    MotInstrKind kind;
-    uint32_t rank; /* in that order */
-} Conversion;
-
-static Conversion choose_conversion(int have, int need, uint32_t axis)
-{
-    if (have >= 0 && need >= 0)
-        return (Conversion){MOT_INS_ALL_TO_ALL, 100};
-    if (have >= 0)
-        return (Conversion){MOT_INS_ALL_GATHER, MOT_MAX_AXES - axis};
-    if (have != MOT_REPLICATED)
-        return need >= 0 ? (Conversion){MOT_INS_REDUCE_SCATTER, 300 + axis}
-                         : (Conversion){MOT_INS_ALL_REDUCE, 200 + axis};
-    return (Conversion){MOT_INS_PART, 300 + axis};
-}
-
-/* The axis whose difference is to be removed next, or -1 when there is none. */
-static int choose_axis(const MotLowering *l, MotSharding have, MotSharding need)
-{
-    int best = -1;
-    uint32_t best_rank = UINT32_MAX;
-    for (uint32_t a = 0; a < l->program->mesh.n_axes; a++) {
-        if (have.axis[a] == need.axis[a] && have.units[a] == need.units[a])
-            continue;
-        uint32_t rank = choose_conversion(have.axis[a], need.axis[a], a).rank;
-        if (rank < best_rank) {
-            best_rank = rank;
-            best = (int)a;
-        }
-    }
-    return best;
-}
-
-/*
- * An inner axis that splits the dim which `axis` is about to gather or part: its pieces lie inside
- * those of `axis`, so it has to be gathered before and parted again after. -1 if there is none.
- */
-static int find_nested(const MotLowering *l, MotSharding have, MotSharding need, uint32_t axis)
-{
-    for (uint32_t b = l->program->mesh.n_axes; b-- > axis + 1;)
-        if (have.axis[b] >= 0 &&
-            (have.axis[b] == have.axis[axis] || have.axis[b] == need.axis[axis]))
-            return (int)b;
-    return -1;
-}
-
 uint32_t mot_lower_get_form(MotLowering *l, const MotOp *user, MotValue v, MotSharding need)
 {
     const MotForm *from = NULL;
@@ -144,23 +95,13 @@ uint32_t mot_lower_get_form(MotLowering *l, const MotOp *user, MotValue v, MotSh
     }
     MotSharding have = from->sharding;
     uint32_t buf = from->buf;
-    for (int a; (a = choose_axis(l, have, need)) >= 0;) {
-        int nested = find_nested(l, have, need, (uint32_t)a);
-        int to_dim = nested >= 0 ? MOT_REPLICATED : need.axis[a];
-        int64_t to_units = nested >= 0 ? 0 : need.units[a];
-        a = nested >= 0 ? nested : a;
-        int from_dim = have.axis[a];
-        Conversion conversion = choose_conversion(from_dim, to_dim, (uint32_t)a);
-        bool is_max = from_dim == MOT_PARTIAL_MAX;
-        have.axis[a] = (int8_t)to_dim;
-        have.units[a] = to_units;
+    MotStep step;
+    while (mot_convert_next(l->program->mesh.n_axes, &have, need, &step)) {
         uint32_t out = mot_lower_add_buf(l, MOT_BUF_SCRATCH, v, have);
-        MotInstr *ins = mot_lower_add_instr(l, conversion.kind, user, (uint32_t[]){buf, out}, 2, 1);
-        ins->axis = (uint32_t)a;
-        MotMove move = {.dim = from_dim >= 0 ? from_dim : to_dim,
-                        .dim_out = from_dim >= 0 && to_dim >= 0 ? to_dim : -1};
-        ins->moves = mot_arena_copy(&l->ctx->arena, &move, sizeof move);
-        ins->is_max = is_max;
+        MotInstr *ins = mot_lower_add_instr(l, step.kind, user, (uint32_t[]){buf, out}, 2, 1);
+        ins->axis = step.axis;
+        ins->moves = mot_arena_copy(&l->ctx->arena, &step.move, sizeof step.move);
+        ins->is_max = step.is_max;
         buf = out;
         mot_lower_add_form(l, v, have, buf);
     }

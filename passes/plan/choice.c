@@ -15,34 +15,21 @@ static const struct {
     {MOT_OP_ATTENTION_GRAD, 2, "heads"},
 };
 
-bool mot_factor_can_split(const MotFactor *factor)
+static bool divides(const MotFactor *factor)
 {
-    return factor->kind != MOT_FACTOR_WHOLE && factor->size >= 2 && factor->within < 0;
+    return factor->kind != MOT_FACTOR_WHOLE && factor->size >= 2;
 }
 
-MotSharding mot_choice_operand(const MotFactors *factors, int choice, uint32_t i)
+bool mot_factor_can_split(const MotFactors *factors, int f, const int8_t *given, uint32_t axis)
 {
-    MotSharding s = mot_replicated;
-    if (choice >= 0 && factors->factor[choice].in_dim[i] >= 0) {
-        s.axis[0] = factors->factor[choice].in_dim[i];
-        s.units[0] = factors->factor[choice].size;
+    const MotFactor *factor = &factors->factor[f];
+    bool is_inside = factor->within < 0;
+    for (uint32_t a = 0; a < axis && given; a++) {
+        is_inside |= given[a] == factor->within;
+        if (given[a] == f)
+            return false;
     }
-    return s;
-}
-
-MotSharding mot_choice_result(const MotFactors *factors, int choice, uint32_t k)
-{
-    MotSharding s = mot_replicated;
-    if (choice < 0)
-        return s;
-    const MotFactor *f = &factors->factor[choice];
-    if (f->out_dim[k] >= 0) {
-        s.axis[0] = f->out_dim[k];
-        s.units[0] = f->size;
-    } else if (f->partial[k]) {
-        s.axis[0] = f->kind == MOT_FACTOR_MAX ? MOT_PARTIAL_MAX : MOT_PARTIAL_SUM;
-    }
-    return s;
+    return is_inside && divides(factor);
 }
 
 const char *mot_choice_node(const MotOp *op)
@@ -163,11 +150,10 @@ int mot_choice_find(const MotGraph *g, const MotOp *op, const MotFactors *factor
     if (strcmp(name, "replicate") == 0)
         return MOT_CHOICE_WHOLE;
     for (int i = 0; i < (int)factors->n; i++)
-        if (mot_factor_can_split(&factors->factor[i]) &&
-            strcmp(mot_choice_name(g, op, factors, i), name) == 0)
+        if (divides(&factors->factor[i]) && strcmp(mot_choice_name(g, op, factors, i), name) == 0)
             return i;
     for (int i = 0; i < (int)factors->n; i++)
-        if (mot_factor_can_split(&factors->factor[i]) &&
+        if (divides(&factors->factor[i]) && factors->factor[i].within < 0 &&
             strcmp(numbered_name(g, op, factors, i), name) == 0)
             return i;
     return MOT_CHOICE_NONE;

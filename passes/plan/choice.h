@@ -10,14 +10,11 @@
 /* A factor, or one of these. */
 enum { MOT_CHOICE_WHOLE = -1, MOT_CHOICE_NONE = -2 };
 
-/* Whether splitting it is legal and divides anything. */
-bool mot_factor_can_split(const MotFactor *factor);
 /*
- * The sharding of operand i that the choice needs, and the one in which it leaves result k. One
- * mesh axis.
+ * Whether it is legal that `axis` splits factor f, and divides anything, where the axes before it
+ * split the factors `given` (NULL: none).
  */
-MotSharding mot_choice_operand(const MotFactors *factors, int choice, uint32_t i);
-MotSharding mot_choice_result(const MotFactors *factors, int choice, uint32_t k);
+bool mot_factor_can_split(const MotFactors *factors, int f, const int8_t *given, uint32_t axis);
 
 /*
  * The name of a choice: `replicate`; `samples` what is inside of units, the samples of a replica;

@@ -44,13 +44,10 @@ typedef struct {
 
 const char *mot_plan_why_untimed(const MotPlan *plan)
 {
-    MotArena *arena = &plan->ctx->arena;
-    if (plan->stages.n != 1)
-        return mot_arena_printf(arena, "plans of %u stages have no cost yet", plan->stages.n);
-    if (plan->stages.data[0].mesh.n_axes != 1)
-        return mot_arena_printf(arena, "plans over %u mesh axes have no cost yet",
-                                plan->stages.data[0].mesh.n_axes);
-    return NULL;
+    if (plan->stages.n == 1)
+        return NULL;
+    return mot_arena_printf(&plan->ctx->arena, "plans of %u stages have no cost yet",
+                            plan->stages.n);
 }
 
 MotStatus mot_cost_of_plan(const MotPlan *plan, MotCost **out_cost)
@@ -60,6 +57,8 @@ MotStatus mot_cost_of_plan(const MotPlan *plan, MotCost **out_cost)
         return mot_fail(plan->ctx, MOT_ERR_UNSUPPORTED, MOT_NOWHERE, "%s", why);
     MOT_TRY(
         mot_cost_make(plan->ctx, plan->graph, plan->cluster, &plan->stages.data[0].mesh, out_cost));
+    if (plan->stages.data[0].mesh.n_axes > 1)
+        (*out_cost)->given = plan->ops;
     mot_cost_set_micro(*out_cost, plan->n_micro);
     return MOT_OK;
 }
@@ -105,39 +104,48 @@ static void use_form(Walk *w, uint32_t form, uint32_t position)
             w->forms.data[form].last = position;
 }
 
+/* A step of a conversion, from a form to the one that it leaves. */
+static uint32_t add_step(Walk *w, MotOpId user, MotValue v, const MotTransition *left,
+                         const MotConversion *step, uint32_t from)
+{
+    bool travels = left->is_gathered && !step->is_local;
+    *(step->is_local ? &w->out->op_seconds[user] : &w->out->op_collective[user]) += step->seconds;
+    w->out->op_bytes[user] += step->bytes;
+    if (!travels)
+        *(step->is_local ? &w->now : &w->waited) += step->seconds;
+    uint32_t made = add_form(w, v, left->have);
+    const Form *source = &w->forms.data[from];
+    if (travels)
+        mot_vec_push(&w->plan->ctx->arena, &w->gathered,
+                     (Gathered){.from = from,
+                                .to = made,
+                                .ready = source->first,
+                                .needed = w->position,
+                                .ready_at = source->at,
+                                .needed_at = w->now,
+                                .bytes = (double)mot_type_bytes(left->type),
+                                .seconds = step->seconds});
+    else
+        use_form(w, from, w->position);
+    return made;
+}
+
 /*
  * The operand in the sharding that the user needs: found, or made from what the defining op left.
  */
 static uint32_t take_operand(Walk *w, MotOpId user, MotValue v, MotSharding need)
 {
-    uint32_t left = w->first_form[v];
-    for (uint32_t i = left; i; i = w->forms.data[i].next)
+    uint32_t form = w->first_form[v];
+    for (uint32_t i = form; i; i = w->forms.data[i].next)
         if (mot_sharding_equal(w->forms.data[i].s, need)) {
             use_form(w, i, w->position);
             return i;
         }
-    MotTransition t = mot_cost_transition(w->cost, v, w->forms.data[left].s, need, user);
-    MotConversion c = mot_cost_convert(w->cost, &t, w->received, w->copying);
-    *(c.is_local ? &w->out->op_seconds[user] : &w->out->op_collective[user]) += c.seconds;
-    w->out->op_bytes[user] += c.bytes;
-    bool travels = t.is_gathered && !c.is_local;
-    if (!travels)
-        *(c.is_local ? &w->now : &w->waited) += c.seconds;
-    uint32_t made = add_form(w, v, need);
-    const Form *from = &w->forms.data[left];
-    if (travels)
-        mot_vec_push(&w->plan->ctx->arena, &w->gathered,
-                     (Gathered){.from = left,
-                                .to = made,
-                                .ready = from->first,
-                                .needed = w->position,
-                                .ready_at = from->at,
-                                .needed_at = w->now,
-                                .bytes = (double)mot_type_bytes(t.type),
-                                .seconds = c.seconds});
-    else
-        use_form(w, left, w->position);
-    return made;
+    MotTransition t = mot_cost_transition(w->cost, v, w->forms.data[form].s, need, user);
+    MotConversion step;
+    while (mot_cost_next(w->cost, &t, w->received, w->copying, &step))
+        form = add_step(w, user, v, &t, &step, form);
+    return form;
 }
 
 static void spend(Walk *w, MotOpId id, double seconds)
@@ -190,7 +198,9 @@ static void take_op(Walk *w, MotOpId id)
         if (op->in[i])
             operands[i] =
                 take_operand(w, id, op->in[i], mot_plan_operand(w->plan, id, &w->factors[id], i));
-    spend(w, id, mot_cost_op(w->cost, op, &w->factors[id], w->plan->ops[id].factor[0], w->busy));
+    spend(
+        w, id,
+        mot_cost_op(w->cost, op, &w->factors[id], w->plan->ops[id].factor[w->cost->last], w->busy));
     for (uint32_t k = 0; k < op->n_out; k++) {
         uint32_t form = add_form(w, op->out[k], w->plan->values[op->out[k]]);
         w->forms.data[form].is_inner = w->cost->fusion.is_inner[op->out[k]];

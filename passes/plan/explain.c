@@ -51,6 +51,19 @@ static Layer *find_layer(Report *r, const MotOp *op)
     return &r->layers.data[at];
 }
 
+/* What the axes split, the outer one first: "batch x heads". */
+static const char *split_text(const Report *r, MotOpId id)
+{
+    const MotGraph *g = r->plan->graph;
+    MotText text;
+    mot_text_init(&text, &r->plan->ctx->arena);
+    for (uint32_t a = 0; a <= r->cost->last; a++)
+        mot_text_printf(
+            &text, "%s%s", a ? " x " : "",
+            mot_choice_name(g, mot_graph_op(g, id), &r->factors[id], r->plan->ops[id].factor[a]));
+    return mot_text_get(&text);
+}
+
 static void add_op(Report *r, MotOpId id)
 {
     const MotGraph *g = r->plan->graph;
@@ -61,8 +74,16 @@ static void add_op(Report *r, MotOpId id)
     layer->bytes += r->total.op_bytes[id];
     if (op->role == MOT_ROLE_FORWARD && op->n_out && r->total.op_seconds[id] > layer->heaviest) {
         layer->heaviest = r->total.op_seconds[id];
-        layer->split = mot_choice_name(g, op, &r->factors[id], r->plan->ops[id].factor[0]);
+        layer->split = split_text(r, id);
     }
+}
+
+static bool is_split(const Report *r, MotOpId id)
+{
+    for (uint32_t a = 0; a <= r->cost->last; a++)
+        if (r->plan->ops[id].factor[a] >= 0)
+            return true;
+    return false;
 }
 
 /* How many of the updates are split: each device updates its part. */
@@ -76,7 +97,7 @@ static void describe_updates(Report *r)
         if (!(mot_op_info(op->kind)->flags & MOT_FLAG_UPDATE))
             continue;
         n++;
-        n_split += r->plan->ops[g->body.data[i]].factor[0] >= 0;
+        n_split += is_split(r, g->body.data[i]);
     }
     if (mot_map_get_str(&r->index, UPDATES, &at))
         r->layers.data[at].split =
@@ -98,6 +119,31 @@ static void print_layers(Report *r, MotText *out)
     }
 }
 
+/* Of a device, along each axis: "3 x 1". */
+static const char *shares_text(const Report *r, uint32_t position)
+{
+    const MotMesh *mesh = &r->plan->stages.data[0].mesh;
+    MotText text;
+    mot_text_init(&text, &r->plan->ctx->arena);
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        mot_text_printf(&text, "%s%lld", a ? " x " : "",
+                        (long long)mesh->axis[a].share[mot_mesh_coordinate(mesh, position, a)]);
+    return mot_text_get(&text);
+}
+
+/* Its only share, or a list. */
+static void put_shares(const Report *r, uint32_t position, MotJsonWriter *w)
+{
+    const MotMesh *mesh = &r->plan->stages.data[0].mesh;
+    int64_t share[MOT_MAX_AXES];
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        share[a] = mesh->axis[a].share[mot_mesh_coordinate(mesh, position, a)];
+    if (mesh->n_axes == 1)
+        mot_json_put_int(w, "share", share[0]);
+    else
+        mot_json_put_ints(w, "shares", share, mesh->n_axes);
+}
+
 static void print_devices(const Report *r, MotText *out)
 {
     MotArena *arena = &r->plan->ctx->arena;
@@ -107,8 +153,8 @@ static void print_devices(const Report *r, MotText *out)
     for (uint32_t i = 0; i < mesh->n_devices; i++) {
         const MotDevice *d = &r->plan->cluster->devices.data[mesh->devices[i]];
         const MotDevicePrediction *p = &r->total.devices[i];
-        mot_text_printf(out, "%-16s %6lld %12s %12s %5.0f%% %12s %12s %12s\n",
-                        mot_escape(arena, d->name, 16), (long long)mesh->axis[0].share[i],
+        mot_text_printf(out, "%-16s %6s %12s %12s %5.0f%% %12s %12s %12s\n",
+                        mot_escape(arena, d->name, 16), shares_text(r, i),
                         time_text(arena, p->busy), time_text(arena, p->communication),
                         100 * p->busy / r->total.step, mot_bytes_text(arena, p->memory),
                         d->memory > 0 ? mot_bytes_text(arena, d->memory) : "no cap",
@@ -213,7 +259,7 @@ static void put_devices(const Report *r, MotJsonWriter *w)
         const MotDevicePrediction *p = &r->total.devices[i];
         mot_json_open(w, NULL, '{');
         mot_json_put_string(w, "device", d->name);
-        mot_json_put_int(w, "share", mesh->axis[0].share[i]);
+        put_shares(r, i, w);
         mot_json_put_number(w, "busy_s", p->busy);
         mot_json_put_number(w, "collectives_s", p->communication);
         put_bytes(w, "memory_bytes", p->memory);
@@ -299,7 +345,8 @@ static Alternative weigh_choice(const Explanation *e, uint32_t v, uint32_t s)
     mot_plan_evaluate(&copy, e->in->cost, e->in->factors, &cost);
     Alternative a = {.name = mot_choice_name(g, mot_graph_op(g, var->leader),
                                              &e->in->factors[var->leader], var->choices.data[s]),
-                     .is_chosen = e->plan->ops[var->leader].factor[0] == var->choices.data[s],
+                     .is_chosen =
+                         e->plan->ops[var->leader].factor[e->in->axis] == var->choices.data[s],
                      .more_collective = sum_collectives(g, &cost) - e->chosen_collective,
                      .step = cost.step,
                      .adapted = minimise_pinned(e, v, s)};

@@ -21,6 +21,8 @@ MotStatus mot_intra_open(const MotPlan *plan, const MotFix *fixes, uint32_t n_fi
     MotIntra *in = mot_arena_new(&plan->ctx->arena, MotIntra);
     in->ctx = plan->ctx;
     in->g = plan->graph;
+    in->given = plan->ops;
+    in->axis = plan->stages.data[0].mesh.n_axes - 1;
     MOT_TRY(mot_cost_of_plan(plan, &in->cost));
     MOT_TRY(mot_plan_factors(in->ctx, in->g, &in->factors));
     list_users(in);
@@ -28,6 +30,25 @@ MotStatus mot_intra_open(const MotPlan *plan, const MotFix *fixes, uint32_t n_fi
     mot_intra_make_tables(in);
     *out_intra = in;
     return MOT_OK;
+}
+
+bool mot_intra_can_split(const MotIntra *in, MotOpId id, int factor)
+{
+    return mot_factor_can_split(&in->factors[id], factor, in->given[id].factor, in->axis);
+}
+
+MotSharding mot_intra_operand(const MotIntra *in, MotOpId id, int choice, uint32_t i)
+{
+    MotOpPlan op = in->given[id];
+    op.factor[in->axis] = (int8_t)choice;
+    return mot_sharding_of_operand(&in->factors[id], op.factor, i);
+}
+
+MotSharding mot_intra_result(const MotIntra *in, MotOpId id, int choice, uint32_t k)
+{
+    MotOpPlan op = in->given[id];
+    op.factor[in->axis] = (int8_t)choice;
+    return mot_sharding_of_result(&in->factors[id], op.factor, k);
 }
 
 int mot_intra_factor(const MotIntra *in, MotOpId op, const uint32_t *choice)
@@ -44,7 +65,7 @@ void mot_intra_apply_var(const MotIntra *in, uint32_t v, uint32_t choice, MotPla
     const MotVar *var = &in->vars.data[v];
     for (uint32_t m = 0; m < var->members.n; m++) {
         MotOpId id = var->members.data[m];
-        plan->ops[id].factor[0] = var->factor[(size_t)choice * var->members.n + m];
+        plan->ops[id].factor[in->axis] = var->factor[(size_t)choice * var->members.n + m];
         mot_plan_apply_factors(plan, id, &in->factors[id]);
     }
 }

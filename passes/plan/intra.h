@@ -35,8 +35,10 @@ typedef struct MotIntra {
     MotCtx *ctx;
     MotCost *cost;
     const MotGraph *g;
-    MotFactors *factors; /* [ops] */
-    MotUsers *users;     /* [values] in the order of the body */
+    const MotOpPlan *given; /* [ops]: what the axes before `axis` split */
+    uint32_t axis;          /* the last of the mesh: whose choices these are */
+    MotFactors *factors;    /* [ops] */
+    MotUsers *users;        /* [values] in the order of the body */
     MotVec(MotVar) vars;
     uint32_t *var_of;    /* [ops]: index + 1; 0 for sinks */
     uint32_t *member_of; /* [ops] */
@@ -57,6 +59,12 @@ MOT_CHECKED MotStatus mot_intra_open(const MotPlan *plan, const MotFix *fixes, u
 MOT_CHECKED MotStatus mot_intra_make_vars(MotIntra *intra, const MotFix *fixes, uint32_t n_fixes);
 /* The tables: operators, storage, and a table a value for the conversions that its users share. */
 void mot_intra_make_tables(MotIntra *intra);
+
+/* The factors of an op that the choices could be: what may be split beside what is given. */
+bool mot_intra_can_split(const MotIntra *intra, MotOpId op, int factor);
+/* The sharding in which an op of this choice needs operand i, and in which it leaves result k. */
+MotSharding mot_intra_operand(const MotIntra *intra, MotOpId op, int choice, uint32_t i);
+MotSharding mot_intra_result(const MotIntra *intra, MotOpId op, int choice, uint32_t k);
 
 /* What an op splits when the variables choose as given; MOT_CHOICE_WHOLE for sinks. */
 int mot_intra_factor(const MotIntra *intra, MotOpId op, const uint32_t *choice);

@@ -70,10 +70,10 @@ static void add(MotLinear *linear, const MotDim *amount, double x)
 static void add_exchange(const MotProgram *p, const MotCost *cost, const MotInstr *ins,
                          uint32_t lender, MotLinear *travels)
 {
-    travels->any += cost->latency;
+    travels->any += cost->latency[0];
     for (uint32_t k = ins->n_in; k < ins->n_bufs; k++) {
         const MotType *type = &p->bufs.data[ins->bufs[k]].type;
-        add(travels, find_amount(p, type), count_bytes(p, type, lender) / cost->bandwidth);
+        add(travels, find_amount(p, type), count_bytes(p, type, lender) / cost->bandwidth[0]);
     }
 }
 

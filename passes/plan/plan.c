@@ -7,6 +7,8 @@
 #include "passes/plan/plan.h"
 
 #include "passes/plan/evaluate.h"
+#include "passes/plan/mesh.h"
+#include "passes/plan/outer.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,49 +16,6 @@
 enum { MAX_TRIES = 8 }; /* of smaller shares for devices that lack memory */
 /* What laying buffers out beside each other may need above the prediction. */
 static const double LAYOUT_SLACK = 1.05;
-
-static MotStatus check_shares(MotCtx *ctx, const MotPlanOpts *opts, uint32_t n)
-{
-    int64_t total = 0;
-    if (opts->n_share != n)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "%u shares for %u devices", opts->n_share,
-                        n);
-    for (uint32_t i = 0; i < n; i++) {
-        if (opts->share[i] < 0 || opts->share[i] > 1 << 20)
-            return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                            "share %lld is not between 0 and 1048576", (long long)opts->share[i]);
-        total += opts->share[i];
-    }
-    if (total == 0)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "all shares are 0");
-    return MOT_OK;
-}
-
-static MotStatus make_mesh(MotCtx *ctx, const MotCluster *cluster, const MotPlanOpts *opts,
-                           MotMesh *out)
-{
-    uint32_t n = opts->n_devices ? opts->n_devices : cluster->devices.n;
-    enum { MOST = 64 };
-    if (n == 0 || n > cluster->devices.n)
-        return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                        "%u devices are asked for, the cluster has %u", n, cluster->devices.n);
-    if (n > MOST)
-        return mot_fail(ctx, MOT_ERR_LIMIT, MOT_NOWHERE, "%u devices; a mesh has at most %d", n,
-                        MOST);
-    if (opts->share)
-        MOT_TRY(check_shares(ctx, opts, n));
-    *out = (MotMesh){
-        .n_axes = 1, .n_devices = n, .devices = mot_arena_array(&ctx->arena, uint32_t, n)};
-    out->axis[0] =
-        (MotMeshAxis){.name = "d", .n = n, .share = mot_arena_array(&ctx->arena, int64_t, n)};
-    for (uint32_t i = 0; i < n; i++)
-        out->devices[i] = i;
-    if (opts->share)
-        memcpy(out->axis[0].share, opts->share, n * sizeof *opts->share);
-    else
-        mot_plan_speed_shares(cluster, n, out->axis[0].share);
-    return MOT_OK;
-}
 
 static void set_predictions(MotPlan *plan, const MotPlanCost *cost)
 {
@@ -163,6 +122,26 @@ static MotStatus refuse_memory(const MotPlan *plan, double excess)
     return plan->ctx->status;
 }
 
+/* The axis that is planned: of several the last. */
+static MotMeshAxis *last_axis(MotMesh *mesh)
+{
+    return &mesh->axis[mesh->n_axes - 1];
+}
+
+/* Of what the devices at coordinate k of that axis need, the part that all of them have. */
+static double find_part_that_fits(const MotPlan *plan, uint32_t k)
+{
+    const MotMesh *mesh = &plan->stages.data[0].mesh;
+    double least = 1;
+    for (uint32_t i = 0; i < mesh->n_devices; i++) {
+        double cap = plan->cluster->devices.data[mesh->devices[i]].memory;
+        double needed = plan->devices[mesh->devices[i]].memory * LAYOUT_SLACK;
+        if (mot_mesh_coordinate(mesh, i, mesh->n_axes - 1) == k && cap > 0 && needed > cap)
+            least = fmin(least, cap / needed);
+    }
+    return least;
+}
+
 /*
  * Takes from devices that lack memory what they lack, in proportion; false if that leaves nothing
  * to change.
@@ -171,21 +150,21 @@ static bool shrink_shares(MotPlan *plan)
 {
     enum { FINE = 64 };
     MotMesh *mesh = &plan->stages.data[0].mesh;
-    int64_t *share = mesh->axis[0].share, most = 0, total = 0;
+    MotMeshAxis *axis = last_axis(mesh);
+    int64_t most = 0, total = 0;
     bool is_changed = false;
-    for (uint32_t i = 0; i < mesh->n_devices; i++)
-        most = share[i] > most ? share[i] : most;
+    for (uint32_t k = 0; k < axis->n; k++)
+        most = axis->share[k] > most ? axis->share[k] : most;
     MOT_ASSERT(most > 0);
-    for (uint32_t i = 0; i < mesh->n_devices; i++) {
-        double cap = plan->cluster->devices.data[mesh->devices[i]].memory;
-        double needed = plan->devices[mesh->devices[i]].memory * LAYOUT_SLACK;
+    for (uint32_t k = 0; k < axis->n; k++) {
+        double part = find_part_that_fits(plan, k);
         if (most < FINE)
-            share[i] *= FINE / most;
-        if (cap > 0 && needed > cap && share[i] > 0) {
-            share[i] = (int64_t)(0.95 * cap / needed * (double)share[i]);
+            axis->share[k] *= FINE / most;
+        if (part < 1 && axis->share[k] > 0) {
+            axis->share[k] = (int64_t)(0.95 * part * (double)axis->share[k]);
             is_changed = true;
         }
-        total += share[i];
+        total += axis->share[k];
     }
     return is_changed && total > 0;
 }
@@ -235,14 +214,13 @@ static double time_of_shares(void *data)
 static MotStatus tune(MotPlan *plan, const MotPlanOpts *opts, MotPlanStats *stats, MotIntra *in)
 {
     static const double LEAST = 0.01;
-    MotMesh *mesh = &plan->stages.data[0].mesh;
-    int64_t *share = mesh->axis[0].share;
-    size_t bytes = mesh->n_devices * sizeof *share;
+    const MotMeshAxis *axis = last_axis(&plan->stages.data[0].mesh);
+    int64_t *share = axis->share;
+    size_t bytes = axis->n * sizeof *share;
     const int64_t *shares_before = mot_arena_copy(&plan->ctx->arena, share, bytes);
     MotPlan before = mot_plan_copy(plan);
     Tuned tuned = {plan, in};
-    if (mot_shares_search(share, mesh->n_devices, time_of_shares, &tuned) <
-        (1 - LEAST) * before.time) {
+    if (mot_shares_search(share, axis->n, time_of_shares, &tuned) < (1 - LEAST) * before.time) {
         MotPlanStats found;
         MOT_TRY(mot_intra_open(plan, opts->fixes, opts->n_fixes, &in));
         double excess = solve(in, &found, plan);
@@ -258,32 +236,84 @@ static MotStatus tune(MotPlan *plan, const MotPlanOpts *opts, MotPlanStats *stat
     return MOT_OK;
 }
 
-MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
-                        const MotPlanOpts *opts, MotPlan **out_plan)
+/* The axis before the last: every op that runs over replicas splits them. */
+static MotStatus split_units(MotPlan *plan)
 {
-    static const MotPlanOpts defaults;
-    MotPlanStats stats;
+    MotFactors *factors;
+    MOT_TRY(mot_plan_factors(plan->ctx, plan->graph, &factors));
+    mot_outer_choose(plan, factors);
+    return MOT_OK;
+}
+
+static MotStatus plan_on(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
+                         const MotPlanOpts *opts, const MotMesh *mesh, MotPlan **out_plan)
+{
     MotIntra *in;
-    opts = opts ? opts : &defaults;
     MotPlan *plan = mot_plan_new(ctx, graph, cluster);
     if (opts->n_micro > 1) {
         plan->n_micro = opts->n_micro;
         plan->schedule = MOT_SCHEDULE_1F1B; /* one micro-batch in flight */
     }
-    mot_vec_push(&ctx->arena, &plan->stages, (MotStage){0});
-    MOT_TRY(make_mesh(ctx, cluster, opts, &plan->stages.data[0].mesh));
-    MOT_TRY(choose(plan, opts, &stats, &in));
+    mot_vec_push(&ctx->arena, &plan->stages, (MotStage){*mesh});
+    if (mesh->n_axes > 1)
+        MOT_TRY(split_units(plan));
+    MOT_TRY(choose(plan, opts, opts->stats, &in));
     plan->bound = find_bound(in->cost, in->factors);
-    if (!opts->share && plan->stages.data[0].mesh.n_devices > 1)
-        MOT_TRY(tune(plan, opts, &stats, in));
-    if (stats.is_beam)
+    if (!opts->share && mesh->n_devices > 1)
+        MOT_TRY(tune(plan, opts, opts->stats, in));
+    MOT_TRY(mot_plan_verify(plan));
+    *out_plan = plan;
+    return MOT_OK;
+}
+
+/* Of a plan on groups of devices and one on a single axis the faster, or the one that there is. */
+static MotStatus choose_mesh(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
+                             const MotPlanOpts *opts, const MotMesh *groups, MotPlan **out_plan)
+{
+    MotMesh line;
+    MotPlan *plan = NULL, *other = NULL;
+    MotPlanStats stats = {0};
+    MotPlanOpts single = *opts;
+    single.one_axis = true;
+    single.stats = &stats;
+    if (plan_on(ctx, graph, cluster, opts, groups, &plan) != MOT_OK)
+        mot_error_clear(ctx);
+    MotStatus status = mot_plan_mesh(ctx, graph, cluster, &single, &line);
+    if (status == MOT_OK)
+        status = plan_on(ctx, graph, cluster, &single, &line, &other);
+    if (status != MOT_OK && !plan)
+        return status;
+    if (status != MOT_OK)
+        mot_error_clear(ctx);
+    *out_plan = plan;
+    if (status == MOT_OK && (!plan || other->time < plan->time)) {
+        if (plan)
+            mot_info(ctx,
+                     "%u devices for each of %u replicas would take %.3g ms a step, one axis over "
+                     "all devices %.3g ms",
+                     groups->axis[1].n, groups->axis[0].n, plan->time * 1e3, other->time * 1e3);
+        *out_plan = other;
+        *opts->stats = stats;
+    }
+    return MOT_OK;
+}
+
+MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
+                        const MotPlanOpts *opts, MotPlan **out_plan)
+{
+    MotMesh mesh;
+    MotPlanStats stats;
+    MotPlanOpts own = opts ? *opts : (MotPlanOpts){0};
+    own.stats = own.stats ? own.stats : &stats;
+    MOT_TRY(mot_plan_mesh(ctx, graph, cluster, &own, &mesh));
+    if (mesh.n_axes > 1)
+        MOT_TRY(choose_mesh(ctx, graph, cluster, &own, &mesh, out_plan));
+    else
+        MOT_TRY(plan_on(ctx, graph, cluster, &own, &mesh, out_plan));
+    if (own.stats->is_beam)
         mot_warn(
             ctx, MOT_NOWHERE,
             "the graph is too entangled for the exact planner: the plan comes from a beam search");
-    if (opts->stats)
-        *opts->stats = stats;
-    MOT_TRY(mot_plan_verify(plan));
-    *out_plan = plan;
     return MOT_OK;
 }
 

@@ -21,11 +21,13 @@ typedef struct MotPlanStats {
 typedef struct MotPlanOpts {
     uint32_t n_devices; /* the first of the cluster; 0: all */
     /*
-     * [n_share] in the cluster's order; NULL: those that suit the plan, near the devices' speeds,
-     * less where memory is short.
+     * [n_share] of the devices in the cluster's order, and so for a mesh of one axis, or of the
+     * last axis; NULL: those that suit the plan, near the devices' speeds, less where memory is
+     * short.
      */
     const int64_t *share;
     uint32_t n_share; /* its length, to be checked */
+    bool one_axis;    /* whatever replicas there are */
     const MotFix *fixes;
     uint32_t n_fixes;
     uint32_t n_micro;    /* micro-batches a step; 0: 1 */
@@ -33,12 +35,14 @@ typedef struct MotPlanOpts {
 } MotPlanOpts;
 
 /*
- * Plans `graph` (with its backward and update ops) on one mesh axis over the devices. For every
- * operator it chooses a factor that the axis splits, or none, so that the predicted time of a step
- * is least under each device's memory; `plan->bound` is a time that no choice and no shares can
- * beat in the same cost model. Deterministic. Fails with MOT_ERR_USAGE for shares and fixes that
- * make no sense, MOT_ERR_INFEASIBLE when no plan fits the memory; the context then names device and
- * bytes. `opts` may be NULL. The plan lives in ctx's arena and refers to graph and cluster.
+ * Plans `graph` (with its backward and update ops) on a mesh of the devices (mesh.h). For every
+ * operator it chooses a factor that the last axis splits, or none, so that the predicted time of a
+ * step is least under each device's memory; an axis before it splits the batch's units. Where
+ * devices can be grouped so, the plan is the faster of that and one on a single axis. `plan->bound`
+ * is a time that no choice and no shares can beat in the same cost model, on that mesh.
+ * Deterministic. Fails with MOT_ERR_USAGE for shares and fixes that make no sense,
+ * MOT_ERR_INFEASIBLE when no plan fits the memory; the context then names device and bytes. `opts`
+ * may be NULL. The plan lives in ctx's arena and refers to graph and cluster.
  */
 MOT_CHECKED MotStatus mot_plan_make(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster,
                                     const MotPlanOpts *opts, MotPlan **out_plan);

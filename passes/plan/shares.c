@@ -34,13 +34,24 @@ static double rounding_error(const double *speed, uint32_t n, double fastest, in
     return worst;
 }
 
-void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n, int64_t *out_share)
+/* Of the slowest device at coordinate k of the last axis, for which the others there wait. */
+static double speed_at(const MotCluster *cluster, const MotMesh *mesh, uint32_t k)
+{
+    double least = INFINITY;
+    for (uint32_t i = 0; i < mesh->n_devices; i++)
+        if (mot_mesh_coordinate(mesh, i, mesh->n_axes - 1) == k)
+            least = fmin(least, mot_cost_rates(cluster, mesh->devices[i]).flops);
+    return least;
+}
+
+void mot_plan_speed_shares(const MotCluster *cluster, const MotMesh *mesh, int64_t *out_share)
 {
     double speed[MOT_MAX_DEVICES], fastest = 0, least = 1e300;
+    uint32_t n = mesh->axis[mesh->n_axes - 1].n;
     int64_t best = 1;
     for (uint32_t i = 0; i < n; i++) {
-        speed[i] = mot_cost_rates(cluster, i).flops;
-        fastest = speed[i] > fastest ? speed[i] : fastest;
+        speed[i] = speed_at(cluster, mesh, i);
+        fastest = fmax(fastest, speed[i]);
     }
     for (int64_t d = 1; d <= MOST && least > 0.01; d++) {
         double error = rounding_error(speed, n, fastest, d);

@@ -7,13 +7,14 @@
 #ifndef MOTLEY_PASSES_PLAN_SHARES_H
 #define MOTLEY_PASSES_PLAN_SHARES_H
 
-#include "ir/cluster.h"
+#include "ir/plan.h"
 
 /*
- * For the first n devices, small integers in the ratio of their speeds, within 1 % where integers up to 64 allow it.
- * So a device whose speed is less than 1/128 of the fastest one's has none.
+ * For the coordinates of the mesh's last axis small integers in the ratio of the speeds there,
+ * within 1 % where integers up to 64 allow it. So a device whose speed is less than 1/128 of the
+ * fastest one's has none.
  */
-void mot_plan_speed_shares(const MotCluster *cluster, uint32_t n, int64_t *out_share);
+void mot_plan_speed_shares(const MotCluster *cluster, const MotMesh *mesh, int64_t *out_share);
 
 /* Seconds of what is planned under the shares as they stand; INFINITY where they can't be. */
 typedef double MotShareTime(void *data);

@@ -12,8 +12,8 @@ enum { MAX_SCOPE = 6, MAX_SHARED_TABLE = 20000 };
 static MotSharding left_as(const MotIntra *in, MotValue v, const uint32_t *choice)
 {
     MotOpId def = in->g->values.data[v].def;
-    return mot_choice_result(&in->factors[def], mot_intra_factor(in, def, choice),
-                             in->g->values.data[v].def_index);
+    return mot_intra_result(in, def, mot_intra_factor(in, def, choice),
+                            in->g->values.data[v].def_index);
 }
 
 static bool is_assignment(const MotOp *op)
@@ -36,14 +36,17 @@ static bool needed_as(const MotIntra *in, MotUser user, const uint32_t *choice, 
         *out = left_as(in, op->in[0], choice);
         return user.operand == 1;
     }
-    *out = mot_choice_operand(&in->factors[user.op], mot_intra_factor(in, user.op, choice),
-                              user.operand);
+    *out = mot_intra_operand(in, user.op, mot_intra_factor(in, user.op, choice), user.operand);
     return true;
 }
 
-static void hold(MotLabel *label, const MotType *type, MotSharding s)
+/* An axis before the last that splits it leaves each of its places about as much. */
+static void hold(const MotIntra *in, MotLabel *label, const MotType *type, MotSharding s)
 {
-    *(s.axis[0] >= 0 ? &label->split : &label->whole) += (double)mot_type_bytes(type);
+    double bytes = (double)mot_type_bytes(type);
+    for (uint32_t a = 0; a < in->axis; a++)
+        bytes /= s.axis[a] >= 0 ? in->cost->mesh->axis[a].n : 1;
+    *(s.axis[in->axis] >= 0 ? &label->split : &label->whole) += bytes;
 }
 
 /*
@@ -97,7 +100,7 @@ static MotLabel price_value(const MotIntra *in, MotValue v, const MotUser *users
         }
         if (!seen[k].is_kept && phase_of(mot_graph_op(in->g, users[i].op)) > phase_of(def)) {
             seen[k].is_kept = true;
-            hold(&label, type, need);
+            hold(in, &label, type, need);
         }
     }
     return label;
@@ -126,8 +129,8 @@ static bool sharding_varies(const MotIntra *in, MotOpId id, bool is_result, uint
     MotSharding first = mot_replicated;
     for (uint32_t s = 0; s < var->choices.n; s++) {
         int factor = var->factor[(size_t)s * var->members.n + in->member_of[id]];
-        MotSharding now = is_result ? mot_choice_result(&in->factors[id], factor, slot)
-                                    : mot_choice_operand(&in->factors[id], factor, slot);
+        MotSharding now = is_result ? mot_intra_result(in, id, factor, slot)
+                                    : mot_intra_operand(in, id, factor, slot);
         if (s > 0 && !mot_sharding_equal(now, first))
             return true;
         first = now;
@@ -210,9 +213,9 @@ static void add_var_table(MotIntra *in, uint32_t v)
             label->seconds += mot_cost_op(in->cost, op, &in->factors[id], factor, NULL);
             if (!is_stored(op))
                 continue;
-            MotSharding own = mot_choice_result(&in->factors[id], factor, 0);
+            MotSharding own = mot_intra_result(in, id, factor, 0);
             const MotUsers *users = &in->users[op->out[0]];
-            hold(label, mot_graph_type(in->g, op->out[0]), own);
+            hold(in, label, mot_graph_type(in->g, op->out[0]), own);
             for (uint32_t u = 0; u < users->n; u++) {
                 const MotOp *user = mot_graph_op(in->g, users->data[u].op);
                 if (user->kind == MOT_OP_ASSIGN && users->data[u].operand == 0 &&

@@ -53,10 +53,11 @@ static void make_var(MotIntra *in, MotOpId leader)
 }
 
 /* Whether some choice of the op leaves result k to be summed. */
-static bool may_be_partial(const MotFactors *factors, uint32_t k)
+static bool may_be_partial(const MotIntra *in, MotOpId id, uint32_t k)
 {
+    const MotFactors *factors = &in->factors[id];
     for (uint32_t f = 0; f < factors->n; f++)
-        if (mot_factor_can_split(&factors->factor[f]) && factors->factor[f].partial[k])
+        if (mot_intra_can_split(in, id, (int)f) && factors->factor[f].partial[k])
             return true;
     return false;
 }
@@ -100,7 +101,7 @@ static bool join_followed(MotIntra *in, MotOpId id)
         return false;
     MotOpId def = in->g->values.data[op->in[i]].def;
     if (!in->var_of[def] || mot_graph_op(in->g, def)->role != op->role ||
-        may_be_partial(&in->factors[def], in->g->values.data[op->in[i]].def_index))
+        may_be_partial(in, def, in->g->values.data[op->in[i]].def_index))
         return false;
     join(in, id, in->var_of[def] - 1);
     return true;
@@ -153,15 +154,37 @@ static void assign_vars(MotIntra *in, const MotFix *fixes, uint32_t n_fixes)
     assign_sources(in, fixes, n_fixes);
 }
 
-/* Whether a user of the source could want its dim `dim` split in these units. */
-static bool is_wanted_split(const MotIntra *in, MotValue v, const MotFactor *factor)
+/* The factor of the op that may split dim `dim` of operand i in these units; MOT_CHOICE_WHOLE. */
+static int factor_for_operand(const MotIntra *in, MotOpId id, uint32_t i, int dim, int64_t units)
 {
+    const MotFactors *factors = &in->factors[id];
+    for (uint32_t f = 0; dim >= 0 && f < factors->n; f++)
+        if (factors->factor[f].in_dim[i] == dim && mot_intra_can_split(in, id, (int)f) &&
+            mot_factor_operand_units(factors, (int)f, i) == units)
+            return (int)f;
+    return MOT_CHOICE_WHOLE;
+}
+
+/* The same for result k. */
+static int factor_for_result(const MotIntra *in, MotOpId id, uint32_t k, int dim, int64_t units)
+{
+    const MotFactors *factors = &in->factors[id];
+    for (uint32_t f = 0; dim >= 0 && f < factors->n; f++)
+        if (factors->factor[f].out_dim[k] == dim && mot_intra_can_split(in, id, (int)f) &&
+            mot_factor_result_units(factors, (int)f, k) == units)
+            return (int)f;
+    return MOT_CHOICE_WHOLE;
+}
+
+/* Whether a user of the source could want it split as its own factor f does. */
+static bool is_wanted_split(const MotIntra *in, MotOpId id, int f)
+{
+    MotValue v = mot_graph_op(in->g, id)->out[0];
+    int dim = in->factors[id].factor[f].out_dim[0];
+    int64_t units = mot_factor_result_units(&in->factors[id], f, 0);
     for (uint32_t i = 0; i < in->users[v].n; i++) {
         MotUser user = in->users[v].data[i];
-        const MotFactors *factors = &in->factors[user.op];
-        int f = mot_factor_of_operand(factors, user.operand, factor->out_dim[0]);
-        if (f >= 0 && factors->factor[f].size == factor->size &&
-            mot_factor_can_split(&factors->factor[f]))
+        if (factor_for_operand(in, user.op, user.operand, dim, units) >= 0)
             return true;
     }
     return false;
@@ -183,30 +206,11 @@ static void list_choices(MotIntra *in, MotVar *var)
     const MotFactors *factors = &in->factors[var->leader];
     mot_vec_push(&in->ctx->arena, &var->choices, MOT_CHOICE_WHOLE);
     for (uint32_t f = 0; in->cost->n > 1 && f < factors->n && f < INT8_MAX; f++) {
-        if (!mot_factor_can_split(&factors->factor[f]) || is_shared_widely(in, op))
+        if (!mot_intra_can_split(in, var->leader, (int)f) || is_shared_widely(in, op))
             continue;
-        if (!is_source(op) || is_wanted_split(in, op->out[0], &factors->factor[f]))
+        if (!is_source(op) || is_wanted_split(in, var->leader, (int)f))
             mot_vec_push(&in->ctx->arena, &var->choices, (int8_t)f);
     }
-}
-
-/* The factor of the op that splits result k as `want` does, or MOT_CHOICE_WHOLE. */
-static int factor_for_result(const MotFactors *factors, uint32_t k, MotSharding want)
-{
-    int f = want.axis[0] >= 0 ? mot_factor_of_result(factors, k, want.axis[0]) : -1;
-    return f >= 0 && mot_factor_can_split(&factors->factor[f]) &&
-                   factors->factor[f].size == want.units[0]
-               ? f
-               : MOT_CHOICE_WHOLE;
-}
-
-static int factor_for_operand(const MotFactors *factors, uint32_t i, MotSharding have)
-{
-    int f = have.axis[0] >= 0 ? mot_factor_of_operand(factors, i, have.axis[0]) : -1;
-    return f >= 0 && mot_factor_can_split(&factors->factor[f]) &&
-                   factors->factor[f].size == have.units[0]
-               ? f
-               : MOT_CHOICE_WHOLE;
 }
 
 /* Fills in the members' factors for one choice of the leader, in the order of the body. */
@@ -224,7 +228,9 @@ static bool is_member(const Fill *f, MotOpId id)
 /* Partial values are summed before anybody else reads them. */
 static MotSharding whole_if_partial(MotSharding s)
 {
-    return s.axis[0] < MOT_REPLICATED ? mot_replicated : s;
+    for (uint32_t a = 0; a < MOT_MAX_AXES; a++)
+        s.axis[a] = s.axis[a] < MOT_REPLICATED ? MOT_REPLICATED : s.axis[a];
+    return s;
 }
 
 /*
@@ -235,32 +241,30 @@ static bool expect(const Fill *f, const MotOp *fwd, MotOpId fwd_id, MotValue v, 
                    MotSharding *out)
 {
     const MotIntra *in = f->in;
-    const MotFactors *factors = &in->factors[fwd_id];
     int choice = f->factor[in->member_of[fwd_id]];
     MotOpId def = in->g->values.data[v].def;
     *out = mot_replicated;
     for (uint32_t i = 0; i < fwd->n_in; i++)
         if (fwd->in[i] == v) {
-            *out = mot_choice_operand(factors, choice, i);
+            *out = mot_intra_operand(in, fwd_id, choice, i);
             return true;
         }
     if (!is_result && is_source(mot_graph_op(in->g, def)))
         return false; /* stored as it is needed */
     if (!is_result && is_member(f, def)) {
         int own = f->factor[in->member_of[def]];
-        *out = whole_if_partial(
-            mot_choice_result(&in->factors[def], own, in->g->values.data[v].def_index));
+        *out = whole_if_partial(mot_intra_result(in, def, own, in->g->values.data[v].def_index));
         return true;
     }
     const MotType *type = mot_graph_type(in->g, v);
     for (uint32_t k = 0; !is_result && k < fwd->n_out; k++)
         if (mot_type_equal(type, mot_graph_type(in->g, fwd->out[k]))) {
-            *out = whole_if_partial(mot_choice_result(factors, choice, k));
+            *out = whole_if_partial(mot_intra_result(in, fwd_id, choice, k));
             return true;
         }
     for (uint32_t i = 0; i < fwd->n_in; i++)
         if (fwd->in[i] && mot_type_equal(type, mot_graph_type(in->g, fwd->in[i]))) {
-            *out = mot_choice_operand(factors, choice, i);
+            *out = mot_intra_operand(in, fwd_id, choice, i);
             return true;
         }
     return false;
@@ -284,16 +288,14 @@ static double price_derived(const Fill *f, MotOpId id, int choice)
     MotSharding known;
     for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i] && expect(f, fwd, fwd_id, op->in[i], false, &known))
-            seconds +=
-                convert(in, op->in[i], known, mot_choice_operand(&in->factors[id], choice, i), id);
+            seconds += convert(in, op->in[i], known, mot_intra_operand(in, id, choice, i), id);
     /*
      * A weight's gradient too: what a sharded update saves in reducing, it pays in gathering the
      * new weight.
      */
     for (uint32_t k = 0; k < op->n_out; k++)
         if (expect(f, fwd, fwd_id, op->out[k], true, &known))
-            seconds +=
-                convert(in, op->out[k], mot_choice_result(&in->factors[id], choice, k), known, id);
+            seconds += convert(in, op->out[k], mot_intra_result(in, id, choice, k), known, id);
     return seconds;
 }
 
@@ -303,7 +305,7 @@ static int choose_derived(const Fill *f, MotOpId id)
     int best = MOT_CHOICE_WHOLE;
     double least = price_derived(f, id, best);
     for (uint32_t c = 0; c < factors->n; c++) {
-        if (!mot_factor_can_split(&factors->factor[c]))
+        if (!mot_intra_can_split(f->in, id, (int)c))
             continue;
         double seconds = price_derived(f, id, (int)c);
         if (seconds < least) {
@@ -324,8 +326,8 @@ static int choose_source(const Fill *f, MotOpId id)
         if (!is_member(f, user.op))
             continue;
         int choice = f->factor[in->member_of[user.op]];
-        return factor_for_result(&in->factors[id], 0,
-                                 mot_choice_operand(&in->factors[user.op], choice, user.operand));
+        MotSharding need = mot_intra_operand(in, user.op, choice, user.operand);
+        return factor_for_result(in, id, 0, need.axis[in->axis], need.units[in->axis]);
     }
     return MOT_CHOICE_WHOLE;
 }
@@ -336,9 +338,9 @@ static int choose_follower(const Fill *f, MotOpId id)
     const MotOp *op = mot_graph_op(in->g, id);
     uint32_t i = (uint32_t)find_followed(in, id);
     MotOpId def = in->g->values.data[op->in[i]].def;
-    MotSharding have = mot_choice_result(&in->factors[def], f->factor[in->member_of[def]],
-                                         in->g->values.data[op->in[i]].def_index);
-    return factor_for_operand(&in->factors[id], i, have);
+    MotSharding have = mot_intra_result(in, def, f->factor[in->member_of[def]],
+                                        in->g->values.data[op->in[i]].def_index);
+    return factor_for_operand(in, id, i, have.axis[in->axis], have.units[in->axis]);
 }
 
 static void fill_choice(const MotIntra *in, const MotVar *var, uint32_t s)

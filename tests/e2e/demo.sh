@@ -37,16 +37,40 @@ check "and the loss goes on falling" awk 'NR == 6 { middle = $2 } { last = $2 } 
 refuses() { ! "$@" >/dev/null 2>"$work/err"; }
 check "another k is refused" refuses train fewer 14 "${demo/k=8/k=4},replicas=2" --devices 2 --resume
 
-# Two replicas of two devices each: DeMo between the replicas, heads and features split within one.
-plan2() { "$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=8 --loss cross_entropy:logits:labels --devices 2 \
-    --optimizer "$demo,replicas=2" "$@" >/dev/null; }
-plan2 --fix '*=batch' -o "$work/outer.plan"
-plan2 --fix '*/attn*=heads' --fix '*/mlp/c_fc*=out' --fix '*/mlp/c_proj*=in' -o "$work/inner.plan"
-awk -f tests/plans/two_axes.awk "$work/inner.plan" "$work/outer.plan" >"$work/two_axes.plan"
-check "the plan has two axes" [ "$("$MOTLEY" explain "$work/two_axes.plan" | grep -cE 'd=batch inner=(heads|out|in)$')" = 6 ]
-"$MOTLEY" train "$work/two_axes.plan" --data "text:$work/text" --steps 8 --seed 3 --out "$work/axes" >/dev/null
+# Two replicas of two devices each: DeMo between nodes, full exchange inside one.
 train two 8 "$demo,replicas=2" --devices 1 >/dev/null
+nodes=(-c models/clusters/two-nodes.yaml)
+plan2() { "$MOTLEY" plan models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=8 --loss cross_entropy:logits:labels \
+    --optimizer "$demo,replicas=2" "$@"; }
+plan2 "${nodes[@]}" --json -o "$work/nodes.plan" >"$work/json"
+check "a replica is a node" grep -q 'stage {devices=\[2, 0, 1, 3\]}' "$work/nodes.plan"
+check "the plan has an axis over replicas, and one over devices, the faster first" awk '/ axis {name="replicas", share=\[1, 1\]/ { n++ }
+    / axis {name="d"/ { gsub(/[^0-9 ]/, ""); n += $1 > $2 } END { exit n != 2 }' "$work/nodes.plan"
+run() { # OUT STEPS OPTIONS...
+    local out=$1 steps=$2
+    shift 2
+    "$MOTLEY" train "$work/$1" "${@:2}" --data "text:$work/text" --steps "$steps" --seed 3 --out "$work/$out"
+}
+run axes 8 nodes.plan >/dev/null
 check "replicas of several devices compute the same" close_losses axes two
+predicted=$(sed -n 's/.*"step_s": \([0-9.e-]*\).*/\1/p' "$work/json")
+check "in the time that was predicted" awk -v p="$predicted" -v busy="$(sed -n '3s/.*"ranks": \[{[^}]*"busy_ms": \([0-9.]*\).*/\1/p' "$work/axes/steps.jsonl")" \
+    -v comm="$(sed -n '3s/.*"ranks": \[{[^}]*"comm_ms": \([0-9.]*\).*/\1/p' "$work/axes/steps.jsonl")" 'BEGIN { ratio = 1e3 * p / (busy + comm); exit !(ratio > 0.92 && ratio < 1.08) }'
+plan2 "${nodes[@]}" --fix '*=samples' -o "$work/samples.plan" >"$work/out"
+check "a replica's samples may be split" [ "$(grep -c 'batch x samples' "$work/out")" -gt 20 ]
+run samples 8 samples.plan --shares d=3/1 --resize 5:d=1/3 >/dev/null 2>&1
+check "with uneven shares, which may change" close_losses samples two
+run stop 4 samples.plan >/dev/null
+run stop 8 samples.plan --resume >/dev/null 2>&1
+check "and from a checkpoint" close_losses stop two
+run tied 1 samples.plan --resize 0:replicas=1/0 >"$work/out" 2>&1 || code=$?
+check "two replicas in one place can't have theirs split" [ "${code:-0}" = 2 ]
+check "and are told so" grep -q 'the shares of axis "replicas" give a device 2 replicas' "$work/out"
+plan2 "${nodes[@]}" --devices 3 -o "$work/plan" >/dev/null 2>"$work/err"
+check "three devices are no two groups, and told why" grep -q '3 devices are no equal groups for 2 replicas' "$work/err"
+check "they are on one axis" [ "$(grep -c ' axis {' "$work/plan")" = 1 ]
+train members 2 "$demo,replicas=2" "${nodes[@]}" --elastic >/dev/null
+check "where members may change there is one axis" grep -qE '"shares": \[\[[0-9]+, [0-9]+, [0-9]+, [0-9]+\]\]' "$work/members/step-000002/manifest.json"
 
 # Two micro-batches of half the size.
 "$MOTLEY" train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=4 --accumulate 2 --data "text:$work/text" \

@@ -125,17 +125,18 @@ check "a plan without a source needs the model" refused 2 'does not say of which
 train e "$model" "${spec[@]}" --plan "$work/nameless.plan" >/dev/null
 check "and goes with it" [ "$(losses a)" = "$(losses e)" ]
 
-# Plans that have no predicted time are shown without. Of 16 x 24 floats over 3:1 rows each device of two has partial sums: half of
-# them come, and half of the sums, to both, 2 * (12 + 4) * 24 * 4 bytes; and three numbers of the norm to all four, one at a time.
+# Two axes, and shares that differ along both. Of 16 x 24 floats over 3:1 rows each device of two has partial sums: half of them come, and
+# half of the sums, to both, 2 * (12 + 4) * 24 * 4 bytes; and the 24 sums over the rows of the bias' gradient to all four, 4 * 24 * 4.
 axes=tests/plans/mlp_two_axes.mot
 "$MOTLEY" explain $axes >"$work/out"
-check "what is split is shown without times" has_all "$work/out" 'layers.1/Gemm                                0  rows=batch features=in' \
-    'no predicted time: plans over 2 mesh axes'
+check "what both axes split is shown" has_all "$work/out" '/layers.1/Gemm                           batch x in' 'b                 3 x 2'
+check "and a plan that states no time gets one" bash -c "sed -n 's/^step \([0-9.]*\) us, bound \([0-9.]*\) us.*/\1 \2/p' '$work/out' | awk '{ exit !(\$2 > 0 && \$1 > \$2) }'"
 "$MOTLEY" explain $axes --json >"$work/json"
-check "collectives have their bytes" has_all "$work/json" '"axis": "features", "times": 3, "moved_bytes": 3120'
+check "collectives have their bytes" has_all "$work/json" '"layer": "/layers.1/Gemm", "split": "batch x in"' '"moved_bytes": 3456' '"shares": [3, 2]'
 "$MOTLEY" explain $axes '/layers.1/Gemm' >"$work/out"
-check "a node has its shardings" has_all "$work/out" 'operand 0 [16x24]: split 0 x partial sum -> split 0 x replicated'
-check "a node that is not there is refused" refused 2 'no operator matches "nothing"' "$MOTLEY" explain $axes nothing
+check "a node has the choices of the last axis" has_all "$work/out" '  * in ' '    out '
+check "a node that is not there is refused" refused 2 'no operator with a choice matches "nothing"' "$MOTLEY" explain $axes nothing
+# Plans that have no predicted time are shown without.
 "$MOTLEY" explain tests/plans/mlp_two_stages.mot >"$work/out"
 check "stages have theirs" has_all "$work/out" 'message               1' 'no predicted time: plans of 2 stages'
 

@@ -97,8 +97,8 @@ static double time_exchanges(const MotProgram *p, MotSection section, const MotB
                 bytes += (double)mot_type_bytes(&bindings[r].types[ins->bufs[k]]);
             most = fmax(most, bytes);
         }
-        seconds +=
-            (ins->when == MOT_WHEN_FIRST ? 1 : runs) * (cost->latency + most / cost->bandwidth);
+        seconds += (ins->when == MOT_WHEN_FIRST ? 1 : runs) *
+                   (cost->latency[0] + most / cost->bandwidth[0]);
     }
     return seconds;
 }

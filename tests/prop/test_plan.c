@@ -4,6 +4,8 @@
  * body as lowering does; bound <= plan <= any random legal plan. A failure prints the seed.
  */
 #include "passes/plan/evaluate.h"
+#include "passes/plan/mesh.h"
+#include "passes/plan/outer.h"
 #include "passes/plan/plan.h"
 #include "tests/consent.h"
 #include "tests/plan_graphs.h"
@@ -258,6 +260,89 @@ static void plans_equal_brute_force_over_all_choices(void **state)
     assert_int_equal(n_checked, 25);
 }
 
+/* The rows of all inputs are those of two replicas; false if some input has no even number. */
+static bool give_units(MotGraph *g)
+{
+    for (uint32_t i = 0; i < g->body.n; i++) {
+        MotOp *op = mot_graph_op(g, g->body.data[i]);
+        const MotType *type = op->n_out ? mot_graph_type(g, op->out[0]) : NULL;
+        if (op->kind != MOT_OP_INPUT || type->rank == 0)
+            continue;
+        if (type->dims[0] % 2)
+            return false;
+        mot_attrs(op, input)->units = 2;
+    }
+    return mot_factors_spread_units(g) == MOT_OK;
+}
+
+/* Whether some op's samples of a replica are split. */
+static bool splits_samples(const MotPlan *plan, const MotIntra *in)
+{
+    for (uint32_t i = 0; i < plan->graph->body.n; i++) {
+        MotOpId id = plan->graph->body.data[i];
+        int f = plan->ops[id].factor[1];
+        if (f >= 0 && in->factors[id].factor[f].within >= 0)
+            return true;
+    }
+    return false;
+}
+
+/* A plan for two replicas, each on a group of devices, as the search leaves it. */
+static MotPlan *search_groups(MotCtx *ctx, MotGraph *g, const MotCluster *cluster, MotIntra **in)
+{
+    MotPlan *plan = mot_plan_new(ctx, g, cluster);
+    MotMesh mesh;
+    MotFactors *factors;
+    MotSolutions solutions;
+    assert_int_equal(mot_plan_mesh(ctx, g, cluster, &(MotPlanOpts){0}, &mesh), MOT_OK);
+    assert_int_equal(mesh.n_axes, 2);
+    mot_vec_push(&ctx->arena, &plan->stages, (MotStage){mesh});
+    assert_int_equal(mot_plan_factors(ctx, g, &factors), MOT_OK);
+    mot_outer_choose(plan, factors);
+    assert_int_equal(mot_intra_open(plan, NULL, 0, in), MOT_OK);
+    mot_minimise(ctx, &(*in)->problem, &solutions);
+    assert_true(solutions.is_exact && (*in)->n_split_tables == 0);
+    mot_intra_apply(*in, solutions.choice[0], plan);
+    assert_int_equal(mot_plan_predict(plan), MOT_OK);
+    assert_int_equal(mot_plan_verify(plan), MOT_OK);
+    return plan;
+}
+
+/* On two groups of two or three devices, whatever links and speeds. */
+static void plans_of_two_axes_equal_brute_force(void **state)
+{
+    (void)state;
+    uint32_t n_checked = 0, n_samples = 0;
+    for (uint64_t s = 1; s <= 200 && n_checked < 25; s++) {
+        MotCtx ctx;
+        mot_ctx_init(&ctx);
+        seed(s);
+        MotGraph *g = draw_graph(&ctx);
+        double slow[6];
+        for (int i = 0; i < 6; i++)
+            slow[i] = (double)(1 + draw(4));
+        const MotCluster *cluster =
+            make_cluster(&ctx, draw(2) ? 4 : 6, slow, pow(10, -4 - 2 * (double)draw(4)),
+                         pow(10, 6 + 2 * (double)draw(5)));
+        if (give_units(g)) {
+            MotIntra *in;
+            MotPlan *plan = search_groups(&ctx, g, cluster, &in);
+            if (count_assignments(&in->problem) < 100000) {
+                double least = try_all_choices(plan, in), found = serial_time(plan);
+                n_checked++;
+                n_samples += splits_samples(plan, in);
+                if (fabs(found - least) > 1e-9 * least)
+                    fail_msg("seed %llu: plan %.9g s, least %.9g s", (unsigned long long)s, found,
+                             least);
+            }
+        }
+        mot_ctx_deinit(&ctx);
+    }
+    assert_int_equal(n_checked, 25);
+    if (n_samples < 3)
+        fail_msg("only %u plans split samples", n_samples);
+}
+
 /* Any factor that can be split, of any op, or none: legal by construction. */
 static void draw_plan(MotPlan *plan, const MotFactors *factors)
 {
@@ -374,6 +459,7 @@ int main(void)
         cmocka_unit_test(fronts_hold_the_minimum_of_every_budget),
         cmocka_unit_test(a_table_limit_falls_back_to_the_beam),
         cmocka_unit_test(plans_equal_brute_force_over_all_choices),
+        cmocka_unit_test(plans_of_two_axes_equal_brute_force),
         cmocka_unit_test(bound_plan_and_random_plans_are_in_order),
         cmocka_unit_test(bound_holds_for_any_shares),
         cmocka_unit_test(gpt_plans_are_in_order_and_equal_their_evaluation),

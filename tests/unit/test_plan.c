@@ -317,7 +317,7 @@ static void choices_have_the_names_of_their_dims(void **state)
                 continue;
             assert_ok(ctx, mot_factors(g, op, &factors));
             for (int f = 0; f < (int)factors.n; f++) {
-                if (!mot_factor_can_split(&factors.factor[f]))
+                if (!mot_factor_can_split(&factors, f, NULL, 0))
                     continue;
                 const char *name = mot_choice_name(g, op, &factors, f);
                 mot_text_printf(&names, "%s ", name);

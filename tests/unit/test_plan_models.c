@@ -44,15 +44,20 @@ static MotStatus make_training_graph(MotCtx *ctx, const char *model, const char 
     return mot_passes_run(ctx, *out, &opts, NULL, "optimizer");
 }
 
-/* The prediction is what binding lays out: at most 5 % above it, a tenth below, or a few KiB. */
+/*
+ * The prediction is what binding lays out: at most 5 % above it, a tenth below, or a few KiB. Of
+ * DeMo's many short-lived buffers as much as 15 % more.
+ */
 static void check_memory(const MotPlan *plan, const MotProgram *program, const char *what)
 {
+    double most = find_lossy(plan->graph) ? 1.15 : 1.05;
     for (uint32_t i = 0; i < program->mesh.n_devices; i++) {
         MotBinding binding;
         assert_int_equal(mot_program_bind(plan->ctx, program, i, &binding), MOT_OK);
-        double ratio = (double)binding.arena_bytes / plan->devices[i].memory,
-               excess = (double)binding.arena_bytes - plan->devices[i].memory;
-        if ((ratio < 0.9 || ratio > 1.05) && fabs(excess) > 8192)
+        double predicted = plan->devices[program->mesh.devices[i]].memory,
+               ratio = (double)binding.arena_bytes / predicted,
+               excess = (double)binding.arena_bytes - predicted;
+        if ((ratio < 0.9 || ratio > most) && fabs(excess) > 8192)
             fail_msg("%s, device %u: %lld bytes are %.3f of the prediction", what, i,
                      (long long)binding.arena_bytes, ratio);
     }
@@ -147,9 +152,98 @@ static void what_is_asked_for_is_there(void **state)
     mot_ctx_deinit(&ctx);
 }
 
+static double bytes_at(const MotBinding *binding, uint32_t buf)
+{
+    return (double)mot_type_bytes(&binding->types[buf]);
+}
+
+/*
+ * Bytes that a rank of a mesh of 2 x 2 receives in a move. Of what comes by an all-to-all it has as
+ * much as of the whole; parts of the same dim begin or end together.
+ */
+static double count_move(const MotInstr *ins, uint32_t k, const MotBinding *own,
+                         const MotBinding *peer)
+{
+    double from = bytes_at(own, ins->bufs[k]), to = bytes_at(own, ins->bufs[ins->n_in + k]),
+           rest = bytes_at(peer, ins->bufs[k]);
+    if (ins->kind == MOT_INS_ALL_REDUCE || ins->kind == MOT_INS_REDUCE_SCATTER)
+        return to;
+    if (ins->kind == MOT_INS_ALL_TO_ALL && ins->moves[k].dim != ins->moves[k].dim_out)
+        return to * rest / (from + rest);
+    return fmax(to - from, 0);
+}
+
+/* In a step of one micro-batch. */
+static double count_received(const MotProgram *p, const MotBinding *bindings, uint32_t position)
+{
+    double received = 0;
+    for (uint32_t i = 0; i < p->section[MOT_SECTION_STEP].n; i++) {
+        const MotInstr *ins = &p->section[MOT_SECTION_STEP].data[i];
+        uint32_t peer = ins->axis == 0 ? (position + 2) % 4 : position ^ 1;
+        for (uint32_t k = 0; mot_instr_is_collective(ins) && k < ins->n_in; k++)
+            received += count_move(ins, k, &bindings[position], &bindings[peer]);
+    }
+    return received;
+}
+
+/* What every device receives is as predicted. */
+static void check_bytes(const MotPlan *plan, const MotPipeline *pipeline, const char *what)
+{
+    MotBinding bindings[4];
+    const MotMesh *mesh = &plan->stages.data[0].mesh;
+    assert_int_equal(mot_pipeline_bind(plan->ctx, pipeline, bindings), MOT_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        double received = count_received(pipeline->stages.data[0], bindings, i),
+               predicted = plan->devices[mesh->devices[i]].bytes;
+        if (fabs(received - predicted) > 1e-9 * received)
+            fail_msg("%s, place %u: %.0f bytes, predicted %.0f", what, i, received, predicted);
+    }
+}
+
+/*
+ * Two replicas, each of two devices that are near each other; where nothing is worth a split, as of
+ * the smallest model, all on one axis.
+ */
+static void replicas_of_several_devices_are_planned(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        uint32_t n_axes;
+    } cases[] = {
+        {"mlp_ts13_opt_dynamic", 1}, {"gpt_char", 2}, {"gpt_erf_sdpa_dynamo20_opt_dynamic", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        MotCtx ctx;
+        MotGraph *g = NULL;
+        MotPlan *plan = NULL, *line = NULL;
+        MotPipeline *pipeline = NULL;
+        mot_ctx_init(&ctx);
+        MotStatus status = make_training_graph(&ctx, cases[i].model, "demo:replicas=2", false, &g);
+        if (status == MOT_OK)
+            status = plan_and_lower(&ctx, g, "models/clusters/two-nodes.yaml", 1, &plan, &pipeline);
+        if (status == MOT_OK)
+            status = mot_plan_make(&ctx, g, plan->cluster, &(MotPlanOpts){.one_axis = true}, &line);
+        if (status != MOT_OK || !plan || !pipeline || !line) {
+            fail_msg("%s: %s", cases[i].model, mot_text_get(&ctx.error));
+            return;
+        }
+        const MotMesh *mesh = &plan->stages.data[0].mesh;
+        assert_int_equal(mesh->n_axes, cases[i].n_axes);
+        assert_true(plan->bound > 0 && plan->bound <= plan->time && plan->time <= line->time);
+        if (mesh->n_axes == 2) {
+            assert_memory_equal(mesh->devices, ((uint32_t[]){2, 0, 1, 3}), 4 * sizeof(uint32_t));
+            assert_true(mesh->axis[1].share[0] > mesh->axis[1].share[1]);
+            assert_true(plan->time < 0.9 * line->time);
+            check_bytes(plan, pipeline, cases[i].model);
+        }
+        mot_ctx_deinit(&ctx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(exports_are_planned_and_lowered),
-                                       cmocka_unit_test(what_is_asked_for_is_there)};
+                                       cmocka_unit_test(what_is_asked_for_is_there),
+                                       cmocka_unit_test(replicas_of_several_devices_are_planned)};
     return cmocka_run_group_tests_name("plan_models", tests, NULL, NULL);
 }

@@ -35,7 +35,9 @@ static void shares_follow_the_speeds(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t share[4];
         const MotCluster *c = make_cluster(*state, cases[i].n, cases[i].slow, 1e-5, 1e9);
-        mot_plan_speed_shares(c, cases[i].n, share);
+        uint32_t n = cases[i].n, devices[] = {0, 1, 2, 3};
+        MotMesh mesh = {.n_axes = 1, .n_devices = n, .devices = devices, .axis = {{"d", n, NULL}}};
+        mot_plan_speed_shares(c, &mesh, share);
         for (uint32_t k = 0; k < cases[i].n; k++)
             assert_int_equal(share[k], cases[i].share[k]);
     }
