@@ -1,4 +1,7 @@
-/* Steps are shown counted from 1, as everywhere in the log. */
+/*
+ * The modes of --balance, and what is said and logged of their decisions. Steps are shown counted
+ * from 1, as everywhere in the log.
+ */
 #include "cli/balance.h"
 
 #include "cli/cutting.h"
