@@ -57,10 +57,11 @@ typedef enum MotBufKind {
     MOT_BUF_INPUT,   /* filled by the host before the step */
     MOT_BUF_SCALAR,  /* lr, step: set by the host before the step */
     MOT_BUF_CONSTANT,
-    MOT_BUF_STEP, /* lives through a step, one for all its micro-batches: accumulated sums */
-    MOT_BUF_LOCAL /* lives on; every rank has contents of its own, which nobody else asks for */
+    MOT_BUF_STEP,  /* lives through a step, one for all its micro-batches: accumulated sums */
+    MOT_BUF_LOCAL, /* lives on; every rank has contents of its own, which nobody else asks for */
+    MOT_N_BUF_KINDS
 } MotBufKind;
-extern const char *const mot_buf_kind_names[7];
+extern const char *const mot_buf_kind_names[MOT_N_BUF_KINDS];
 
 typedef struct MotBuf {
     MotBufKind kind;

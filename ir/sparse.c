@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-const char *const mot_wire_names[MOT_N_WIRES] = {"f32", "bf16", "int8", "sign"};
+const char *const mot_wire_names[MOT_N_WIRES + 1] = {"f32", "bf16", "int8", "sign", NULL};
 
 MotWireForm mot_wire_find(const char *name)
 {

@@ -22,7 +22,7 @@ typedef enum MotWireForm {
     MOT_WIRE_SIGN,
     MOT_N_WIRES
 } MotWireForm;
-extern const char *const mot_wire_names[MOT_N_WIRES];
+extern const char *const mot_wire_names[MOT_N_WIRES + 1]; /* the last is NULL */
 /* MOT_N_WIRES if there is none of that name (NULL: none). */
 MotWireForm mot_wire_find(const char *name);
 

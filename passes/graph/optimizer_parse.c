@@ -73,7 +73,6 @@ enum { N_INTEGERS = sizeof integers / sizeof *integers };
 static const char *const base_names[] = {"sign", "sgd", "adamw", "muon", NULL};
 static const char *const select_names[] = {"dct", "topk", "random", "striding", NULL};
 static const char *const bit_names[] = {"0", "1", NULL};
-static const char *const wire_names[] = {"f32", "bf16", "int8", "sign", NULL}; /* MotWire */
 static const struct {
     const char *name;
     unsigned kinds;
@@ -81,7 +80,7 @@ static const struct {
     const char *const *words;
     const char *what;
 } words[] = {
-    {"wire", DEMO, offsetof(MotOptimizer, demo.wire), wire_names, "f32, bf16, int8 or sign"},
+    {"wire", DEMO, offsetof(MotOptimizer, demo.wire), mot_wire_names, "f32, bf16, int8 or sign"},
     {"base", DEMO, offsetof(MotOptimizer, demo.base), base_names, "sign, sgd, adamw or muon"},
     {"select", DEMO, offsetof(MotOptimizer, demo.select), select_names,
      "dct, topk, random or striding"},
