@@ -20,7 +20,10 @@ static const MotOption sample_options[] = {
     {"--model", "FILE.onnx", "the model file, if it is not where it was"},
     {NULL, NULL, NULL}};
 
-/* How tokens are spelled: as characters of the training's vocabulary, as bytes, or as numbers where its data were. */
+/*
+ * How tokens are spelled: as characters of the training's vocabulary, as bytes, or as numbers where
+ * its data were.
+ */
 typedef enum { CHARACTERS, BYTES, NUMBERS } Spelling;
 
 typedef struct {

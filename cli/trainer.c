@@ -21,7 +21,8 @@ static void request_stop(int signal)
 }
 
 /*
- * SIGPIPE too: after `train | tee` a Ctrl-C reaches both, and who reads may be gone before all is saved. A SIGHUP that nohup has had ignored stays so.
+ * SIGPIPE too: after `train | tee` a Ctrl-C reaches both, and who reads may be gone before all is
+ * saved. A SIGHUP that nohup has had ignored stays so.
  */
 static void watch_signals(void)
 {

@@ -480,7 +480,7 @@ static const Case cases[] = {
          "xz",
          "f32[@bx4x12]") "%y = contract %x %xz {spec=\"bthd,hdc->btc\"} : f32[@ax5x12]\n" OUT("y")},
 
-    /* ---- Cut contractions: forms, lists of every length, several tiles, outer loops; no GEMM ---- */
+    /* ---- Cut contractions: forms, lists of any length, several tiles, outer loops; no GEMM ---- */
     LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "6", "f32[5x9]"),
     LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "0", "f32[5x9]"),
     LISTED("mk,kn->mn", "k", "f32[5x17]", "f32[17x9]", "17", "1", "f32[5x9]"),

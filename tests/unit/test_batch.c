@@ -35,8 +35,8 @@ static const char row_bias[] = KERNEL(X "%%b = input {name=\"i1\"} : f32[1x3]\n"
                                         "%%1 = add %%x %%b : f32[%s]\noutput %%1 {name=\"o0\"}\n");
 
 /*
- * Buffers 0 to 9 are [2x3], 10 to 19 [5x4], 20 to 29 scalars, and then two [2x1] and a [1x3]; all are
- * parameters, so that none has to be written first.
+ * Buffers 0 to 9 are [2x3], 10 to 19 [5x4], 20 to 29 scalars, and then two [2x1] and a [1x3]; all
+ * are parameters, so that none has to be written first.
  */
 enum { SMALL, LARGE = 10, SCALAR = 20, COLUMN = 30, ROW = 32, N_BUFS };
 
