@@ -24,9 +24,9 @@ typedef struct MotResize {
 
 /* Of --balance auto (cli/replanning.h). */
 typedef struct MotReplanning {
-    MotRebalance *rebalance;        /* the policy at work; NULL: there is never another plan */
-    double unit[MOT_BALANCE_RANKS]; /* the speeds that the plan is for */
-    int64_t effective;              /* the step before which it comes; -1: there is none */
+    MotRebalance *rebalance;      /* the policy at work; NULL: there is never another plan */
+    double unit[MOT_MAX_DEVICES]; /* the speeds that the plan is for */
+    int64_t effective;            /* the step before which it comes; -1: there is none */
     int64_t ask_at;           /* the step after which the planner is asked in any case; -1: none */
     double before, predicted; /* seconds a step, and what it saves of them */
 } MotReplanning;

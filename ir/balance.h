@@ -8,7 +8,6 @@
 
 #include "ir/cluster.h"
 
-enum { MOT_BALANCE_RANKS = MOT_MAX_DEVICES };
 /* A decision after step s holds from step s + MOT_BALANCE_DELAY on. */
 enum { MOT_BALANCE_DELAY = 2 };
 
@@ -44,9 +43,9 @@ typedef struct MotDecision {
     uint32_t rank;
     /* move, stuck: the slowest rank's time to that of the best shares; link: to its own before */
     double factor;
-    int64_t share[MOT_BALANCE_RANKS]; /* move, undo */
-    double before;                    /* move, measured, undo: seconds a step before the move, */
-    double predicted, measured;       /* and what it saves of them; measured: not for a move */
+    int64_t share[MOT_MAX_DEVICES]; /* move, undo */
+    double before;                  /* move, measured, undo: seconds a step before the move, */
+    double predicted, measured;     /* and what it saves of them; measured: not for a move */
 } MotDecision;
 
 typedef struct MotPolicy {

@@ -1,21 +1,27 @@
 /*
- * demo: with --optimizer demo:..., every `gradient` becomes DeMo's step (arXiv 2411.19870): gradients by replica, a momentum for each
- * replica, of which the large coefficients are exchanged and taken out of it.
+ * demo: with --optimizer demo:..., every `gradient` becomes DeMo's step (arXiv 2411.19870):
+ * gradients by replica, a momentum for each replica, of which the large coefficients are exchanged
+ * and taken out of it.
  *
- *     delta = decay * delta + lr * g          [R, ..]; g: R times the replica's part of the gradient, the mean over its own samples
- *     q     = top k of every tile of the DCT of delta, or k places on which all agree (demo_select.h)
+ *     delta = decay * delta + lr * g          [R, ..]
+ *     q     = top k of every tile of the DCT of delta, or k places on which all agree
  *     delta = delta - alpha * the inverse DCT of q
- *     u     = inverse DCT of the mean over those replicas that sent a coefficient: through packed messages [R, tiles, bytes]
+ *     u     = inverse DCT of the mean of q over those replicas that sent a coefficient
  *
- * and sign(u), or with another base u or the nearest orthogonal matrix, is the gradient that the optimizer pass gets:
- * p = p - lr * (sign(u) + wd * p). With beta the momentum is beta * m + (1 - beta) * g. With a delay of one round q is chosen before g is
- * added: the same messages a step later, which travel beside the backward pass, and no state more. For that the forward pass may look
- * ahead (look_ahead.c).
+ * where g is R times the replica's part of the gradient, the mean over its own samples, and q
+ * travels in packed messages [R, tiles, bytes] (places: demo_select.h);
+ * and sign(u), or with another base u or the nearest orthogonal matrix, is the gradient that the
+ * optimizer pass gets: p = p - lr * (sign(u) + wd * p). With beta the momentum is beta * m + (1 -
+ * beta) * g. With a delay of one round q is chosen before g is added: the same messages a step
+ * later, which travel beside the backward pass, and no state more. For that the forward pass may
+ * look ahead (look_ahead.c).
  *
- * delta is state, dim 0 the replicas, so that splitting it gives each device its own replicas' and needs no special case anywhere; a
- * replica's batch stays together (replicas.h). Tiles: demo_tiles.h.
+ * delta is state, dim 0 the replicas, so that splitting it gives each device its own replicas' and
+ * needs no special case anywhere; a replica's batch stays together (replicas.h). Tiles:
+ * demo_tiles.h.
  *
- * Needs: autodiff. Cost: linear in parameters; at run time three transforms, about 6 s multiply-adds an element and dim.
+ * Needs: autodiff. Cost: linear in parameters; at run time three transforms, about 6 s
+ * multiply-adds an element and dim.
  */
 #include "ir/builder.h"
 #include "ir/layout.h"
@@ -76,7 +82,9 @@ static MotValue repeat_positions(Demo *d, const Sending *s)
     return mot_broadcast(&d->b, s->positions, 3, dims);
 }
 
-/* Of the coefficients [R, tiles, n] those that are sent, as [R, tiles, k], and the message of them. */
+/*
+ * Of the coefficients [R, tiles, n] those that are sent, as [R, tiles, k], and the message of them.
+ */
 static MotValue choose(Demo *d, Sending *s, MotValue all, MotValue *out_value)
 {
     MotBuilder *b = &d->b;
@@ -105,7 +113,10 @@ static MotValue send(Demo *d, Sending *s, MotValue momentum)
     return mot_mul_scalar(b, mot_tiling_decode(b, sent, t), d->o->demo.alpha);
 }
 
-/* With a delay what is sent leaves the momentum here: before this step's gradient is there, of what the last step left. */
+/*
+ * With a delay what is sent leaves the momentum here: before this step's gradient is there, of what
+ * the last step left.
+ */
 static MotStatus begin(Demo *d, Sending *s)
 {
     const MotDemo *o = &d->o->demo;
@@ -242,8 +253,9 @@ static uint32_t find_backward(const MotGraph *g)
 }
 
 /*
- * All send before anybody receives: the messages travel as one. With a delay they are sent before the backward pass and read after it, not
- * before the forward pass: what the loss exchanges would queue up behind them.
+ * All send before anybody receives: the messages travel as one. With a delay they are sent before
+ * the backward pass and read after it, not before the forward pass: what the loss exchanges would
+ * queue up behind them.
  */
 static MotStatus exchange(Demo *d, Sending *all, uint32_t n)
 {

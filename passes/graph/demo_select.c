@@ -1,7 +1,9 @@
 /*
- * Positions by the number of the round, in ordinary integer ops: every replica computes the same, so no index travels and no generator has
- * state. Random numbers are a keyed permutation of the integers below the prime P, two rounds of x -> x^5 (5 has no factor in common with
- * P - 1): as many different ones as there are positions, exact in f32, no product above 2^48. Cost: O(n) a parameter and step.
+ * Positions by the number of the round, in ordinary integer ops: every replica computes the same,
+ * so no index travels and no generator has state. Random numbers are a keyed permutation of the
+ * integers below the prime P, two rounds of x -> x^5 (5 has no factor in common with P - 1): as
+ * many different ones as there are positions, exact in f32, no product above 2^48. Cost: O(n) a
+ * parameter and step.
  */
 #include "passes/graph/demo_select.h"
 

@@ -1,7 +1,8 @@
 /*
- * Tiles are those of the initializer's tensor in the file, whatever atoms and permutation the parameter has, so a plan changes nothing.
- * The transform is one contraction a dim with a constant matrix, about s multiply-adds an element and dim; the layout of coefficients
- * comes with it, as another order of letters.
+ * Tiles are those of the initializer's tensor in the file, whatever atoms and permutation the
+ * parameter has, so a plan changes nothing. The transform is one contraction a dim with a constant
+ * matrix, about s multiply-adds an element and dim; the layout of coefficients comes with it, as
+ * another order of letters.
  */
 #include "passes/graph/demo_tiles.h"
 

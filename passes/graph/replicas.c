@@ -1,13 +1,17 @@
 /*
- * From a gradient's definition to the same by replica; and a forward pass that reads other parameters for each replica.
+ * From a gradient's definition to the same by replica; and a forward pass that reads other
+ * parameters for each replica.
  *
- * Where an op sums over the batch, the batch dim of its operands is seen as [R, batch / R] and r is kept. What follows on the way to the
- * gradient is linear, and runs over one dim more, the first. Which dims are the batch says the spread of `units` from the inputs
- * (ir/factors.h): so no rule here knows where the batch comes from. A composite that sums over the batch is expanded for that result.
+ * Where an op sums over the batch, the batch dim of its operands is seen as [R, batch / R] and r is
+ * kept. What follows on the way to the gradient is linear, and runs over one dim more, the first.
+ * Which dims are the batch says the spread of `units` from the inputs (ir/factors.h): so no rule
+ * here knows where the batch comes from. A composite that sums over the batch is expanded for that
+ * result.
  *
- * The other way about, values that follow from parameters alone become [R, ..] by the same rules, and where one meets the batch the op sees
- * the batch as [R, batch / R] too, and its result as the batch again. So activations keep their shapes, and only the ops that read
- * parameters are rewritten.
+ * The other way about, values that follow from parameters alone become [R, ..] by the same rules,
+ * and where one meets the batch the op sees the batch as [R, batch / R] too, and its result as the
+ * batch again. So activations keep their shapes, and only the ops that read parameters are
+ * rewritten.
  */
 #include "passes/graph/replicas.h"
 
@@ -21,10 +25,10 @@ typedef struct {
     MotGraph *g;
     MotBuilder b;
     int64_t n; /* replicas */
-    bool
-        is_sum; /* values are the sum of what they are by replica, and not the same for each replica */
-    bool *
-        depends; /* [values]: differs by replica; of a sum: something of the batch lies behind it */
+    /* Values are the sum of what they are by replica, and not the same for each replica. */
+    bool is_sum;
+    /* [values]: differs by replica; of a sum: something of the batch lies behind it. */
+    bool *depends;
     MotValue *done; /* [values]: by replica, 0: not yet */
     uint32_t n_known;
 } Replicas;
@@ -109,7 +113,10 @@ static MotValue split_add(Replicas *r, const MotOp *op)
     return op->kind == MOT_OP_ADD ? mot_add(&r->b, in[0], in[1]) : mot_sub(&r->b, in[0], in[1]);
 }
 
-/* One factor is a sum over the batch, the other the same for all: of two that depend on the batch, the one without dims. */
+/*
+ * One factor is a sum over the batch, the other the same for all: of two that depend on the batch,
+ * the one without dims.
+ */
 static MotValue split_mul(Replicas *r, const MotOp *op)
 {
     int rank = type_of(r, op->out[0]).rank, part = r->depends[op->in[0]] ? 0 : 1;
@@ -283,7 +290,10 @@ static MotValue split_gather(Replicas *r, const MotOp *op)
     return mot_gather(&r->b, split(r, op->in[0]), op->in[1], (int)a->axis + 1);
 }
 
-/* An operand of an op on [R, dims], where r is dim 0 of what differs or is the batch; others are repeated. */
+/*
+ * An operand of an op on [R, dims], where r is dim 0 of what differs or is the batch; others are
+ * repeated.
+ */
 static MotValue operand(Replicas *r, const MotOp *op, uint32_t k)
 {
     MotValue x = op->in[k];
@@ -381,7 +391,10 @@ static bool has_batch(const Replicas *r, const MotValue *values, uint32_t n)
     return false;
 }
 
-/* Results of composites that are sums over the batch get their expansion; the other results stay the composite's. */
+/*
+ * Results of composites that are sums over the batch get their expansion; the other results stay
+ * the composite's.
+ */
 static MotStatus expand_sums(Replicas *r)
 {
     MotVec(MotValue) old = {0}, new = {0};
@@ -407,7 +420,10 @@ static MotStatus expand_sums(Replicas *r)
     return old.n ? mot_factors_spread_units(r->g) : MOT_OK;
 }
 
-/* Operands precede users, but for what expand_sums appended: that is looked at first where it is used. */
+/*
+ * Operands precede users, but for what expand_sums appended: that is looked at first where it is
+ * used.
+ */
 static bool find_depends(Replicas *r, MotValue v, uint8_t *state)
 {
     enum { UNKNOWN, NO, YES };
@@ -549,7 +565,10 @@ static MotValue meet(Replicas *r, const MotOp *op, const bool *is_used)
     return rule(r, op);
 }
 
-/* Whether the op's result differs by replica beside the batch: it follows from parameters alone. Fails where a sum over samples comes in. */
+/*
+ * Whether the op's result differs by replica beside the batch: it follows from parameters alone.
+ * Fails where a sum over samples comes in.
+ */
 static MotStatus mark_depends(Replicas *r, const MotOp *op, bool *is_behind, bool *out_meets)
 {
     bool differs = false, behind = false;

@@ -1,8 +1,10 @@
 /*
- * Lending (SEMI-migration, arXiv 2401.11469): columns of a layer that a helper computes for the rank that owns them, the lender.
+ * Lending (SEMI-migration, arXiv 2401.11469): columns of a layer that a helper computes for the
+ * rank that owns them, the lender.
  *
- * The lender's weight columns go to the helper for the step. What of the layer's tensors every rank has whole the helper takes of its own, what is
- * split goes there as well; a result that is a partial sum merges into the helper's own, one that is split goes back:
+ * The lender's weight columns go to the helper for the step. What of the layer's tensors every rank
+ * has whole the helper takes of its own, what is split goes there as well; a result that is a
+ * partial sum merges into the helper's own, one that is split goes back:
  *
  *                       weight split by rows            weight split by columns
  *     W[:, lent]        to the helper                   to the helper
@@ -12,9 +14,11 @@
  *     dX[:, lent]       added to the helper's partial   back
  *     dW[:, lent]       back                            back
  *
- * What goes there and back is a dim that is split anew (all_to_all along one dim): columns are numbered lender by lender and helper by helper. Where all columns
- * of a tensor go, it has a leading dim of helpers instead. All sizes are 0 where nobody lends, and launches and exchanges idle. Exact: each
- * product is computed once, by whoever does. Every micro-batch of a step does so; the weight goes to helpers in the first, for all of them.
+ * What goes there and back is a dim that is split anew (all_to_all along one dim): columns are
+ * numbered lender by lender and helper by helper. Where all columns of a tensor go, it has a
+ * leading dim of helpers instead. All sizes are 0 where nobody lends, and launches and exchanges
+ * idle. Exact: each product is computed once, by whoever does. Every micro-batch of a step does so;
+ * the weight goes to helpers in the first, for all of them.
  */
 #include "passes/lower/cuts.h"
 
@@ -85,7 +89,10 @@ static MotType with_leading(MotType type, int64_t dim)
     return type;
 }
 
-/* The buffer with a leading dim, with room for all ranks; and the same memory without, for the one rank whose it is. */
+/*
+ * The buffer with a leading dim, with room for all ranks; and the same memory without, for the one
+ * rank whose it is.
+ */
 static uint32_t add_slots(MotLowering *l, MotType type, MotType global, int64_t slots,
                           uint32_t *out_inside)
 {

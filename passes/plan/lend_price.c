@@ -16,7 +16,7 @@ double mot_linear_at(const MotLinear *linear, const MotAmounts *amounts)
 /* The part of a dim that the shares give a rank. */
 static double part_of(const MotProgram *p, const MotDim *dim, uint32_t rank)
 {
-    int64_t parts[MOT_BALANCE_RANKS];
+    int64_t parts[MOT_MAX_DEVICES];
     const MotMeshAxis *axis = &p->mesh.axis[dim->axis];
     mot_share_split(axis->share, axis->n, dim->size / dim->granule, parts);
     return (double)(parts[rank] * dim->granule);

@@ -169,7 +169,10 @@ static bool shrink_shares(MotPlan *plan)
     return is_changed && total > 0;
 }
 
-/* The choices for the plan's shares, which become smaller for devices that lack memory unless they are given. */
+/*
+ * The choices for the plan's shares, which become smaller for devices that lack memory unless they
+ * are given.
+ */
 static MotStatus choose(MotPlan *plan, const MotPlanOpts *opts, MotPlanStats *stats,
                         MotIntra **out_intra)
 {
@@ -208,8 +211,8 @@ static double time_of_shares(void *data)
 }
 
 /*
- * Shares that suit the choices, and then choices that suit the shares, where that saves LEAST of the step: shares by speed are easier to
- * read.
+ * Shares that suit the choices, and then choices that suit the shares, where that saves LEAST of
+ * the step: shares by speed are easier to read.
  */
 static MotStatus tune(MotPlan *plan, const MotPlanOpts *opts, MotPlanStats *stats, MotIntra *in)
 {

@@ -34,7 +34,7 @@ typedef struct {
 
 /* A measurement over the last steps, by rank: the newest at [(count - 1) % HISTORY]. */
 typedef struct {
-    double at[MOT_BALANCE_RANKS][HISTORY];
+    double at[MOT_MAX_DEVICES][HISTORY];
 } Series;
 
 /* A move that is not judged yet. */
@@ -43,8 +43,8 @@ typedef struct {
     int64_t effective; /* its first step */
     double before, predicted;
     double model; /* what was predicted of the shares before it; 0: it was no move */
-    MotPace pace[MOT_BALANCE_RANKS];  /* by which that was */
-    int64_t share[MOT_BALANCE_RANKS]; /* those before it */
+    MotPace pace[MOT_MAX_DEVICES];  /* by which that was */
+    int64_t share[MOT_MAX_DEVICES]; /* those before it */
 } Trial;
 
 struct MotRebalance {
@@ -53,18 +53,18 @@ struct MotRebalance {
     uint32_t n;
     Series unit, other, comm, total; /* total: the longest, as that of rank 0 */
     uint32_t n_seen, count, since; /* steps; those remembered; and since the shares last changed */
-    int64_t share[MOT_BALANCE_RANKS];
-    double dealt[MOT_BALANCE_RANKS]; /* the work that they give, */
-    MotPace busy[MOT_BALANCE_RANKS]; /* and seconds of it by the simulation, at the rates */
-    double known[MOT_BALANCE_RANKS]; /* the last unit, NaN: none */
-    int64_t known_at[MOT_BALANCE_RANKS];
-    uint32_t n_tries[MOT_BALANCE_RANKS]; /* shares after none, in a row, that were taken back */
+    int64_t share[MOT_MAX_DEVICES];
+    double dealt[MOT_MAX_DEVICES]; /* the work that they give, */
+    MotPace busy[MOT_MAX_DEVICES]; /* and seconds of it by the simulation, at the rates */
+    double known[MOT_MAX_DEVICES]; /* the last unit, NaN: none */
+    int64_t known_at[MOT_MAX_DEVICES];
+    uint32_t n_tries[MOT_MAX_DEVICES]; /* shares after none, in a row, that were taken back */
     Trial trial;
-    uint32_t n_moves;                     /* for this change */
-    int64_t moved_at;                     /* step of the last decision to move; -1: none */
-    int64_t paused;                       /* no move before this step */
-    double moved_unit[MOT_BALANCE_RANKS]; /* units at the last move */
-    double resize_seconds;                /* of all changes of shares so far */
+    uint32_t n_moves;                   /* for this change */
+    int64_t moved_at;                   /* step of the last decision to move; -1: none */
+    int64_t paused;                     /* no move before this step */
+    double moved_unit[MOT_MAX_DEVICES]; /* units at the last move */
+    double resize_seconds;              /* of all changes of shares so far */
     uint32_t n_resizes;
     int64_t link_told; /* up to this step a slow link is no news */
 };
@@ -124,7 +124,7 @@ static double age_unit(double unit, int64_t age, double others)
 
 static void find_speeds(const MotRebalance *b, uint32_t window, int64_t step, Speed *out_speed)
 {
-    double units[MOT_BALANCE_RANKS];
+    double units[MOT_MAX_DEVICES];
     uint32_t n = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         out_speed[i] = (Speed){recent(b, &b->unit, i, window), recent(b, &b->other, i, window)};
@@ -159,12 +159,12 @@ static double find_slowest(const MotRebalance *b, const Speed *speed, uint32_t *
 }
 
 /*
- * The step under shares: that of the slowest rank, and what it waits. Between dims dealt out in other units values are dealt out anew, and there ranks
- * meet; so all wait for the slowest in each.
+ * The step under shares: that of the slowest rank, and what it waits. Between dims dealt out in
+ * other units values are dealt out anew, and there ranks meet; so all wait for the slowest in each.
  */
 static double predict_shares(const MotRebalance *b, const Speed *speed, const int64_t *share)
 {
-    double work[MOT_BALANCE_RANKS], all[MOT_BALANCE_RANKS] = {0}, step = 0, most = 0, met = 0;
+    double work[MOT_MAX_DEVICES], all[MOT_MAX_DEVICES] = {0}, step = 0, most = 0, met = 0;
     for (uint32_t k = 0; k < b->work->ops.n;) {
         double slowest = 0;
         k = mot_split_work_deal_units(b->work, k, share, b->n, work);
@@ -182,7 +182,10 @@ static double predict_shares(const MotRebalance *b, const Speed *speed, const in
     return step + met - most;
 }
 
-/* The parts that the ranks do in this time, of any size; their sum, or 0 where the launches of one take longer. */
+/*
+ * The parts that the ranks do in this time, of any size; their sum, or 0 where the launches of one
+ * take longer.
+ */
 static double fill(const MotRebalance *b, const Speed *speed, double time, double *out_part)
 {
     double sum = 0;
@@ -200,11 +203,13 @@ static double fill(const MotRebalance *b, const Speed *speed, double time, doubl
 /* Whether parts of any size would save this much of a step. */
 static bool can_save(const MotRebalance *b, const Speed *speed, double gain, double now)
 {
-    double part[MOT_BALANCE_RANKS];
+    double part[MOT_MAX_DEVICES];
     return fill(b, speed, (1 - gain) * now, part) >= 1;
 }
 
-/* Parts that let all ranks end at once: the least time in which they do everything, by bisection. */
+/*
+ * Parts that let all ranks end at once: the least time in which they do everything, by bisection.
+ */
 static double level(const MotRebalance *b, const Speed *speed, double most, double *out_part)
 {
     double low = 0, high = most;
@@ -215,12 +220,15 @@ static double level(const MotRebalance *b, const Speed *speed, double most, doub
     return high;
 }
 
-/* The integer shares with the least step, among roundings of the best parts to sums of up to LARGEST_SUM; the least such sum. */
+/*
+ * The integer shares with the least step, among roundings of the best parts to sums of up to
+ * LARGEST_SUM; the least such sum.
+ */
 static double find_shares(const MotRebalance *b, const Speed *speed, double now, int64_t *out_share)
 {
     enum { LARGEST_SUM = 96, SCALE = 1 << 24 };
-    double part[MOT_BALANCE_RANKS], best = now;
-    int64_t ratio[MOT_BALANCE_RANKS], share[MOT_BALANCE_RANKS], all = 0;
+    double part[MOT_MAX_DEVICES], best = now;
+    int64_t ratio[MOT_MAX_DEVICES], share[MOT_MAX_DEVICES], all = 0;
     level(b, speed, now, part);
     for (uint32_t i = 0; i < b->n; i++)
         all += ratio[i] = (int64_t)(part[i] * (double)SCALE);
@@ -260,7 +268,7 @@ static void find_paces(const MotRebalance *b, const Speed *speed, MotPace *out_p
 static void find_better(const MotRebalance *b, const Speed *speed, int64_t *out_share,
                         double *out_now, double *out_then)
 {
-    MotPace pace[MOT_BALANCE_RANKS];
+    MotPace pace[MOT_MAX_DEVICES];
     *out_now = predict_shares(b, speed, b->share);
     *out_then = find_shares(b, speed, *out_now, out_share);
     if (!b->simulation || *out_now - *out_then < GAIN / 2 * *out_now)
@@ -305,7 +313,10 @@ static uint32_t count_beyond(const double *x, uint32_t n, double level, bool is_
     return found;
 }
 
-/* Whether all of a long window lies beyond the level between its median and the speed at the last move. */
+/*
+ * Whether all of a long window lies beyond the level between its median and the speed at the last
+ * move.
+ */
 static bool is_off_reference(const MotRebalance *b, uint32_t i, const double *now, uint32_t n)
 {
     double x[HISTORY], reference = b->moved_unit[i];
@@ -316,8 +327,9 @@ static bool is_off_reference(const MotRebalance *b, uint32_t i, const double *no
 }
 
 /*
- * Whether the values of now are others than the old ones, which must be several: a sign test against the level between the two medians. What lay
- * beyond it before is the noise: how far it was off does not matter, so that a rank which often loses its core has to be slow for longer.
+ * Whether the values of now are others than the old ones, which must be several: a sign test
+ * against the level between the two medians. What lay beyond it before is the noise: how far it was
+ * off does not matter, so that a rank which often loses its core has to be slow for longer.
  */
 static bool are_others(double *now, uint32_t n_now, double *old, uint32_t n_old)
 {
@@ -329,7 +341,10 @@ static bool are_others(double *now, uint32_t n_now, double *old, uint32_t n_old)
            binomial_tail(count_beyond(now, n_now, level, is_above), n_now, p) < CHANCE;
 }
 
-/* Whether the rank's speed in the window is another one than before. Where a move was in the midst of a change, there is no before. */
+/*
+ * Whether the rank's speed in the window is another one than before. Where a move was in the midst
+ * of a change, there is no before.
+ */
 static bool has_changed(const MotRebalance *b, uint32_t i, uint32_t window)
 {
     double now[HISTORY], old[HISTORY];
@@ -341,7 +356,10 @@ static bool has_changed(const MotRebalance *b, uint32_t i, uint32_t window)
                              : are_others(now, n_now, old, n_old);
 }
 
-/* Whether all speeds are in the newer half of the window what they were in the older one: in the midst of a change there is no telling where it ends. */
+/*
+ * Whether all speeds are in the newer half of the window what they were in the older one: in the
+ * midst of a change there is no telling where it ends.
+ */
 static bool has_settled(const MotRebalance *b, uint32_t window)
 {
     uint32_t half = (window + 1) / 2, i = 0;
@@ -363,10 +381,13 @@ static bool some_rank_changed(const MotRebalance *b, uint32_t window)
     return i < b->n;
 }
 
-/* Whether moving would still save something if the slowest rank were as fast as in its best quarter of the window, and the others as slow as in their worst. */
+/*
+ * Whether moving would still save something if the slowest rank were as fast as in its best quarter
+ * of the window, and the others as slow as in their worst.
+ */
 static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, const Speed *speed)
 {
-    Speed careful[MOT_BALANCE_RANKS];
+    Speed careful[MOT_MAX_DEVICES];
     double unit[HISTORY];
     MOT_ASSERT(slowest < b->n);
     for (uint32_t i = 0; i < b->n; i++) {
@@ -378,10 +399,13 @@ static bool is_clear(const MotRebalance *b, uint32_t slowest, uint32_t window, c
     return can_save(b, careful, GAIN / 2, rank_seconds(&careful[slowest], b->dealt[slowest]));
 }
 
-/* Whether the last few steps say so too: a change that has just come is not decided on by what was long before. */
+/*
+ * Whether the last few steps say so too: a change that has just come is not decided on by what was
+ * long before.
+ */
 static bool is_still_so(const MotRebalance *b, int64_t step, const int64_t *share)
 {
-    Speed speed[MOT_BALANCE_RANKS];
+    Speed speed[MOT_MAX_DEVICES];
     find_speeds(b, SHORT, step, speed);
     return predict_shares(b, speed, share) <= (1 - GAIN / 2) * predict_shares(b, speed, b->share);
 }
@@ -414,7 +438,10 @@ static void begin_trial(MotRebalance *b, const MotStepTimes *times, const Speed 
     remember(b, times->step, speed, is_new_change(b, speed) ? 1 : b->n_moves + 1);
 }
 
-/* Whether a move saves more than it takes, if the speeds stay for as long as since the last one. An unknown cost counts as a step. */
+/*
+ * Whether a move saves more than it takes, if the speeds stay for as long as since the last one. An
+ * unknown cost counts as a step.
+ */
 static bool pays(const MotRebalance *b, const MotStepTimes *times, double gain, double step)
 {
     double cost = b->n_resizes ? b->resize_seconds / b->n_resizes : step;
@@ -423,11 +450,14 @@ static bool pays(const MotRebalance *b, const MotStepTimes *times, double gain, 
     return gain * (double)(expected < left ? expected : left) > cost;
 }
 
-/* A move for what ranks measured in the window, if there is one that is worth it. `is_standing`: they need not have changed. */
+/*
+ * A move for what ranks measured in the window, if there is one that is worth it. `is_standing`:
+ * they need not have changed.
+ */
 static void look_at(MotRebalance *b, const MotStepTimes *times, uint32_t window, bool is_standing,
                     MotDecision *out)
 {
-    Speed speed[MOT_BALANCE_RANKS];
+    Speed speed[MOT_MAX_DEVICES];
     double best;
     uint32_t slowest;
     find_speeds(b, window, times->step, speed);
@@ -477,7 +507,7 @@ static bool is_assumed(const MotRebalance *b, uint32_t i, uint32_t n)
 /* What the step before the move would be by now to what it was then: speeds may drift. */
 static double find_drift(const MotRebalance *b, const Speed *speed, uint32_t n)
 {
-    MotPace pace[MOT_BALANCE_RANKS];
+    MotPace pace[MOT_MAX_DEVICES];
     if (b->trial.model <= 0)
         return 1;
     if (!b->simulation)
@@ -489,7 +519,9 @@ static double find_drift(const MotRebalance *b, const Speed *speed, uint32_t n)
     return mot_simulation_run(b->simulation, b->trial.share, pace, NULL) / b->trial.model;
 }
 
-/* Who got a share after it had none: if that was no good, it is tried again after twice the time. */
+/*
+ * Who got a share after it had none: if that was no good, it is tried again after twice the time.
+ */
 static void count_tries(MotRebalance *b, bool is_good)
 {
     enum { MOST_TRIES = 30 };
@@ -499,12 +531,13 @@ static void count_tries(MotRebalance *b, bool is_good)
 }
 
 /*
- * The step after the move against that before. A speed that changed meanwhile makes it no one's fault; that of a rank which has no work, or had
- * none, was not measured on both sides, and counts as what was assumed.
+ * The step after the move against that before. A speed that changed meanwhile makes it no one's
+ * fault; that of a rank which has no work, or had none, was not measured on both sides, and counts
+ * as what was assumed.
  */
 static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
 {
-    Speed speed[MOT_BALANCE_RANKS];
+    Speed speed[MOT_MAX_DEVICES];
     uint32_t n = (uint32_t)(times->step - b->trial.effective + 1);
     find_speeds(b, n, times->step, speed);
     for (uint32_t i = 0; i < b->n; i++)
@@ -533,7 +566,10 @@ static void judge(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
     b->n_moves = MOST_MOVES;
 }
 
-/* How many times as long as before the rank communicates, if that is clearly longer, and the step with it; else 1. */
+/*
+ * How many times as long as before the rank communicates, if that is clearly longer, and the step
+ * with it; else 1.
+ */
 static double find_slowdown(const MotRebalance *b, uint32_t i, double step)
 {
     double now[HISTORY], old[HISTORY];
@@ -545,7 +581,10 @@ static double find_slowdown(const MotRebalance *b, uint32_t i, double step)
     return is_slow ? seconds / before : 1;
 }
 
-/* A slow link makes both of its ends communicate for longer; what makes one do so is that rank, which may have lost its core. */
+/*
+ * A slow link makes both of its ends communicate for longer; what makes one do so is that rank,
+ * which may have lost its core.
+ */
 static void look_for_link(MotRebalance *b, const MotStepTimes *times, MotDecision *out)
 {
     double most = 1, step = recent(b, &b->total, 0, SHORT);
@@ -587,7 +626,7 @@ static void record(MotRebalance *b, const MotStepTimes *times)
 
 static void take_shares(MotRebalance *b, const int64_t *share)
 {
-    MotPace pace[MOT_BALANCE_RANKS];
+    MotPace pace[MOT_MAX_DEVICES];
     memcpy(b->share, share, b->n * sizeof *share);
     mot_split_work_deal(b->work, b->share, b->n, b->dealt);
     for (uint32_t i = 0; i < b->n; i++)

@@ -85,7 +85,7 @@ static double without(const MotSurplus *in, uint32_t i, uint32_t l, int64_t cut)
 static double travel_of(const MotSurplus *in, const Amounts *ranks, uint32_t l)
 {
     double seconds = 0;
-    int64_t most[MOT_BALANCE_RANKS] = {0}; /* by lender, of its helpers */
+    int64_t most[MOT_MAX_DEVICES] = {0}; /* by lender, of its helpers */
     for (uint32_t h = 0; h < in->n; h++)
         if (ranks[h].helped > 0 && ranks[h].helped > most[in->lender[h] - 1])
             most[in->lender[h] - 1] = ranks[h].helped;
@@ -130,9 +130,9 @@ static uint32_t find_helper(const MotSurplus *in, uint32_t rank, uint32_t l, con
 static void fit_layer(Search *s, uint32_t l)
 {
     const MotSurplus *in = s->in;
-    double time[MOT_BALANCE_RANKS] = {0}, until = 0;
-    int64_t best[MOT_BALANCE_RANKS] = {0};
-    Amounts now[MOT_BALANCE_RANKS] = {0};
+    double time[MOT_MAX_DEVICES] = {0}, until = 0;
+    int64_t best[MOT_MAX_DEVICES] = {0};
+    Amounts now[MOT_MAX_DEVICES] = {0};
     s->lent[l] = INFINITY;
     for (uint32_t i = 0; i < in->n; i++) {
         s->split.help[at(in, i, l)] = 0;
@@ -191,7 +191,7 @@ static double time_without(const Search *s, uint32_t l, double *out_time)
 static double choose_layers(Search *s, double *rest)
 {
     const MotSurplus *in = s->in;
-    double lent = 0, met = 0, time[MOT_BALANCE_RANKS] = {0};
+    double lent = 0, met = 0, time[MOT_MAX_DEVICES] = {0};
     for (uint32_t i = 0; i < in->n; i++)
         rest[i] = in->other[i];
     for (uint32_t l = 0; l < in->n_layers; l++) {
@@ -201,7 +201,7 @@ static double choose_layers(Search *s, double *rest)
     }
     double now = slowest_of(in, rest, met);
     for (uint32_t l = 0; l < in->n_layers; l++) {
-        double others[MOT_BALANCE_RANKS], most = time_without(s, l, time);
+        double others[MOT_MAX_DEVICES], most = time_without(s, l, time);
         s->is_lent[l] = false;
         if (!isfinite(s->lent[l]))
             continue;
@@ -306,7 +306,7 @@ static void keep(const Search *s, MotSplitting *out)
 double mot_semi_split(MotCtx *ctx, const MotSurplus *in, MotSplitting *out)
 {
     MotArenaMark mark = mot_arena_mark(&ctx->arena);
-    double rest[MOT_BALANCE_RANKS], best;
+    double rest[MOT_MAX_DEVICES], best;
     Search s = {.in = in,
                 .split = make_splitting(ctx, in),
                 .lent = mot_arena_array(&ctx->arena, double, in->n_layers),
@@ -329,11 +329,11 @@ double mot_semi_split(MotCtx *ctx, const MotSurplus *in, MotSplitting *out)
 
 double mot_semi_seconds(const MotSurplus *in, const MotSplitting *split)
 {
-    double rest[MOT_BALANCE_RANKS], lent = 0, met = 0;
+    double rest[MOT_MAX_DEVICES], lent = 0, met = 0;
     memcpy(rest, in->other, in->n * sizeof *rest);
     for (uint32_t l = 0; l < in->n_layers; l++) {
-        double time[MOT_BALANCE_RANKS] = {0};
-        Amounts ranks[MOT_BALANCE_RANKS];
+        double time[MOT_MAX_DEVICES] = {0};
+        Amounts ranks[MOT_MAX_DEVICES];
         bool is_lent = false;
         for (uint32_t i = 0; i < in->n; i++) {
             ranks[i] = amounts_of(in, split, i, l);

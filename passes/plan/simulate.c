@@ -23,7 +23,7 @@ struct MotSimulation {
     const MotCost *cost;
     MotProgram program; /* with shares of its own */
     uint32_t n;         /* ranks */
-    int64_t share[MOT_BALANCE_RANKS];
+    int64_t share[MOT_MAX_DEVICES];
     bool is_bound;
     MotLink *links; /* [n][n] */
     Section section[MOT_N_SECTIONS];
@@ -34,7 +34,7 @@ MotSimulation *mot_simulation_make(MotCtx *ctx, const MotProgram *program, const
     MotArena *arena = &ctx->arena;
     MotSimulation *s = mot_arena_new(arena, MotSimulation);
     *s = (MotSimulation){.ctx = ctx, .cost = cost, .program = *program, .n = cost->n};
-    MOT_ASSERT(program->mesh.n_axes == 1 && s->n <= MOT_BALANCE_RANKS);
+    MOT_ASSERT(program->mesh.n_axes == 1 && s->n <= MOT_MAX_DEVICES);
     s->program.mesh.axis[0].share = s->share;
     s->links = mot_arena_array(arena, MotLink, (size_t)s->n * s->n);
     for (uint32_t i = 0; i < s->n; i++)
@@ -107,7 +107,7 @@ typedef struct {
     const MotPace *pace;
     MotPace *busy;
     double *issued; /* by instruction: when the last rank issued a collective */
-    double now[MOT_BALANCE_RANKS], link;
+    double now[MOT_MAX_DEVICES], link;
 } Walk;
 
 static double find_latest(const Walk *w)

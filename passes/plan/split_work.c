@@ -53,7 +53,7 @@ void mot_split_work_finish(MotSplitWork *work)
 uint32_t mot_split_work_deal_units(const MotSplitWork *work, uint32_t first, const int64_t *share,
                                    uint32_t n, double *out_work)
 {
-    int64_t parts[MOT_BALANCE_RANKS], units = work->ops.data[first].units;
+    int64_t parts[MOT_MAX_DEVICES], units = work->ops.data[first].units;
     uint32_t k = first;
     memset(out_work, 0, n * sizeof *out_work);
     mot_share_split(share, n, units, parts);
@@ -68,7 +68,7 @@ uint32_t mot_split_work_deal_units(const MotSplitWork *work, uint32_t first, con
 void mot_split_work_deal(const MotSplitWork *work, const int64_t *share, uint32_t n,
                          double *out_work)
 {
-    double some[MOT_BALANCE_RANKS];
+    double some[MOT_MAX_DEVICES];
     memset(out_work, 0, n * sizeof *out_work);
     for (uint32_t k = 0; k < work->ops.n;) {
         k = mot_split_work_deal_units(work, k, share, n, some);

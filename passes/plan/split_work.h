@@ -24,10 +24,10 @@ typedef struct MotSplitOps {
 
 enum { MOT_SPLIT_GRID = 256 };
 typedef struct MotSplitWork {
-    MotVec(MotSplitOps) ops;         /* ascending in units */
-    double alone[MOT_BALANCE_RANKS]; /* seconds of all of it on each rank, by the rates */
-    double idle;                     /* work of no part: the launches */
-    double at[MOT_SPLIT_GRID + 1];   /* work of a part k / MOT_SPLIT_GRID, were all units fine */
+    MotVec(MotSplitOps) ops;       /* ascending in units */
+    double alone[MOT_MAX_DEVICES]; /* seconds of all of it on each rank, by the rates */
+    double idle;                   /* work of no part: the launches */
+    double at[MOT_SPLIT_GRID + 1]; /* work of a part k / MOT_SPLIT_GRID, were all units fine */
 } MotSplitWork;
 
 /*

@@ -34,7 +34,7 @@ typedef struct {
 /* What ranks do not compute; whom they help, + 1, and with how much: by rank and layer. */
 typedef struct {
     int64_t *cut;
-    uint32_t lender[MOT_BALANCE_RANKS];
+    uint32_t lender[MOT_MAX_DEVICES];
     int64_t *help;
 } Split;
 
@@ -49,9 +49,9 @@ struct MotZero {
     uint32_t window;       /* the newest steps that `rank` is from */
     double *other, *layer; /* [LONG][n], [LONG][n * n_layers]: as if nothing were cut; a ring */
     double took[LONG];     /* by the slowest rank, as it was */
-    int64_t share[MOT_BALANCE_RANKS]; /* in the last step */
-    Split now, want, old;             /* in the last step; what is decided, and what was before */
-    bool is_tried;                    /* a move that is not judged yet, from step `effective` on */
+    int64_t share[MOT_MAX_DEVICES]; /* in the last step */
+    Split now, want, old;           /* in the last step; what is decided, and what was before */
+    bool is_tried;                  /* a move that is not judged yet, from step `effective` on */
     int64_t effective, paused;
     double before, predicted;
     Rank *rank;          /* [n]: medians of the window */
@@ -220,7 +220,7 @@ static void follow_shares(MotZero *z, const int64_t *share)
 static void note(MotZero *z, const MotCutTimes *t)
 {
     uint32_t all = z->n * z->n_layers;
-    double unused[MOT_BALANCE_RANKS];
+    double unused[MOT_MAX_DEVICES];
     MotSurplus surplus = make_surplus(z, t, z->now.lender, unused);
     MotSplitting split = {z->left_out, z->now.help};
     follow_shares(z, t->share);
@@ -281,7 +281,7 @@ static void find_ranks(MotZero *z)
  */
 static double ratio_at(const MotZero *z, uint32_t i, double part)
 {
-    double ratio[LONG], all[MOT_BALANCE_RANKS];
+    double ratio[LONG], all[MOT_MAX_DEVICES];
     for (uint32_t k = 0; k < z->window; k++) {
         for (uint32_t j = 0; j < z->n; j++)
             all[j] = whole_step(z, k, j);
@@ -332,7 +332,7 @@ static bool has_clear_change(const MotZero *z)
 
 static double find_target(const MotZero *z)
 {
-    double all[MOT_BALANCE_RANKS], sum = 0;
+    double all[MOT_MAX_DEVICES], sum = 0;
     for (uint32_t i = 0; i < z->n; i++) {
         all[i] = z->rank[i].whole;
         sum += all[i];
@@ -388,8 +388,8 @@ static double total(const MotZero *z, const int64_t *cut)
 /* Who may help whom: by what all that can be lent takes. */
 static void find_lenders(const MotZero *z, const MotCutTimes *t, uint32_t *out_lender)
 {
-    MotLendRank rank[MOT_BALANCE_RANKS];
-    MotHelp found[MOT_BALANCE_RANKS];
+    MotLendRank rank[MOT_MAX_DEVICES];
+    MotHelp found[MOT_MAX_DEVICES];
     double shares = 0;
     for (uint32_t i = 0; i < z->n; i++)
         shares += (double)t->share[i];
@@ -415,7 +415,7 @@ static void find_most_cut(MotZero *z, const MotCutTimes *t)
 /* What is cut of what is left to cut, and what is lent. */
 static void split(MotZero *z, const MotCutTimes *t)
 {
-    double other[MOT_BALANCE_RANKS];
+    double other[MOT_MAX_DEVICES];
     MotSplitting split = {z->left_out, z->want.help};
     find_lenders(z, t, z->want.lender);
     MotSurplus surplus = make_surplus(z, t, z->want.lender, other);
@@ -446,7 +446,7 @@ static void find_cuts(MotZero *z, const MotCutTimes *t)
 /* What a step takes that is split so. */
 static double predict(MotZero *z, const MotCutTimes *t, const Split *split)
 {
-    double other[MOT_BALANCE_RANKS];
+    double other[MOT_MAX_DEVICES];
     MotSurplus surplus = make_surplus(z, t, split->lender, other);
     find_left_out(z, split, z->left_out);
     return mot_semi_seconds(&surplus, &(MotSplitting){z->left_out, split->help});
