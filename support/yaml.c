@@ -56,6 +56,18 @@ static MotStatus refuse_references(MotCtx *ctx, MotStatus status, const char *fi
     return MOT_OK;
 }
 
+/* Whether the text, which is YAML, holds more than one document. */
+static bool has_several_documents(const struct fy_parse_cfg *cfg, const char *text, size_t n)
+{
+    struct fy_parser *parser = fy_parser_create(cfg);
+    int documents = 0;
+    if (parser && fy_parser_set_string(parser, text, n) == 0)
+        for (struct fy_event *e; (e = fy_parser_parse(parser)); fy_parser_event_free(parser, e))
+            documents += e->type == FYET_DOCUMENT_START;
+    fy_parser_destroy(parser);
+    return documents > 1;
+}
+
 MotStatus mot_yaml_parse(MotCtx *ctx, MotStatus status, const char *file, const char *text,
                          size_t n, const MotYaml **out_root)
 {
@@ -78,10 +90,13 @@ MotStatus mot_yaml_parse(MotCtx *ctx, MotStatus status, const char *file, const 
     const char *copy = mot_arena_strndup(&ctx->arena, text, n); /* nodes point into it */
     struct fy_document *document = fy_document_build_from_string(&cfg, copy, n);
     MotStatus result = document ? MOT_OK : report(ctx, status, file, diag);
+    if (document)
+        mot_ctx_defer(ctx, release, document);
+    if (document && has_several_documents(&cfg, copy, n))
+        result = mot_fail(ctx, status, (MotLoc){file, NULL}, "more than one YAML document");
     fy_diag_destroy(diag);
-    if (!document)
+    if (result != MOT_OK)
         return result;
-    mot_ctx_defer(ctx, release, document);
     *out_root = as_ours(fy_document_root(document));
     return refuse_references(ctx, status, file, fy_document_root(document));
 }

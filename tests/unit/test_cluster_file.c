@@ -191,6 +191,8 @@ static const struct {
     {"devices: [{name: a}]", "devices:\n  - {name: a", "c.yaml: line"},
     {"devices: [{name: a}]", "devices: [{name: a, name: b}]", "duplicate key"},
     {"devices: [{name: a}]", "devices: [&x {name: a}]", "anchors"},
+    {"devices: [{name: a}]", "devices: [{name: a}]\n---\nlinks: []\n",
+     "more than one YAML document"},
     {"devices: [{name: a}]", "devices: [*x]", "aliases"},
     {"devices: [{name: a}]", "devices: [{name: }]", "name has no value"},
     {"devices: [{name: a}]", "devices: [{name: \"a\\nb\"}]", "has control characters"},
