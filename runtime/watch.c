@@ -95,7 +95,7 @@ static uint32_t find_sink(const MotSession *s)
     return best;
 }
 
-/* `rank 0 waits for rank 2, rank 1 for rank 2`; NULL if nobody waits. */
+/* `rank 0 waits for rank 2, rank 1 for rank 2, rank 3 has finished`; NULL: all are at work. */
 static const char *describe_waits(const MotSession *s)
 {
     MotText text;
@@ -106,6 +106,9 @@ static const char *describe_waits(const MotSession *s)
             mot_text_printf(&text, text.n ? ", rank %u for rank %u" : "rank %u waits for rank %u",
                             i, awaited);
     }
+    for (uint32_t i = 0; i < s->shared->n_ranks; i++)
+        if (has_finished(s, i))
+            mot_text_printf(&text, "%srank %u has finished", text.n ? ", " : "", i);
     return text.n ? mot_text_get(&text) : NULL;
 }
 

@@ -131,6 +131,18 @@ static void whose_gate_it_is(void **state)
                            "rank 0 waits for rank 2, rank 1 for rank 3, rank 3 for rank 2"));
 }
 
+/* Who needs no more of the rank that hangs has finished: that is said. */
+static void who_has_finished_is_told(void **state)
+{
+    MotSession *s = make_session(*state, 0.05);
+    mot_gate_open(&s->shared->rank[1].finished);
+    mot_gate_open(&s->shared->rank[3].finished);
+    let_wait(s, 0, &s->shared->rank[2].arrived[0]);
+    expect(s, "rank 2 (device cpu2) hangs");
+    assert_non_null(strstr(mot_text_get(&s->ctx->error),
+                           "rank 0 waits for rank 2, rank 1 has finished, rank 3 has finished"));
+}
+
 /*
  * Whoever dies is lost, and so is whoever works on without getting anywhere; who waits for them is
  * not.
@@ -207,9 +219,12 @@ static void who_does_not_end_is_ended(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_sink_hangs),        TEST(whose_gate_it_is),
-        TEST(the_dead_and_the_hung_are_lost),    cmocka_unit_test(all_dead_are_named),
-        TEST(survivors_in_a_circle_are_stopped), cmocka_unit_test(who_does_not_end_is_ended)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_sink_hangs),
+                                       TEST(whose_gate_it_is),
+                                       TEST(who_has_finished_is_told),
+                                       TEST(the_dead_and_the_hung_are_lost),
+                                       cmocka_unit_test(all_dead_are_named),
+                                       TEST(survivors_in_a_circle_are_stopped),
+                                       cmocka_unit_test(who_does_not_end_is_ended)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
