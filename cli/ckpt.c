@@ -156,17 +156,6 @@ static MotStatus verify(MotCtx *ctx, const MotArgs *args, const char *dir)
     return ctx->status;
 }
 
-static MotStatus open_model(MotCtx *ctx, const MotArgs *args, const MotCheckpointInfo *info,
-                            MotOnnxFile **out_file)
-{
-    MotOnnxOpts opts = mot_onnx_opts_default();
-    const char *model = mot_args_get(args, "--model", NULL);
-    MotStatus status = mot_onnx_open(ctx, model ? model : info->model, &opts, out_file);
-    if (status == MOT_ERR_IO && !model)
-        mot_hint(ctx, "it was there when it was trained; --model FILE.onnx if it is elsewhere");
-    return status;
-}
-
 static MotStatus export(MotCtx *ctx, const MotArgs *args, const char *dir)
 {
     const char *path;
@@ -175,10 +164,12 @@ static MotStatus export(MotCtx *ctx, const MotArgs *args, const char *dir)
     if (!to)
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE, "export needs -o FILE.onnx");
     MOT_TRY(mot_checkpoint_find(ctx, dir, &path, &info));
+    MotOnnxOpts opts = mot_onnx_opts_default();
     MotOnnxFile *file;
     MotNamedTensor *tensors;
     uint32_t n;
-    MOT_TRY(open_model(ctx, args, &info, &file));
+    const char *model = mot_args_get(args, "--model", info.model);
+    MOT_TRY(mot_answer_opened(ctx, args, mot_onnx_open(ctx, model, &opts, &file)));
     MOT_TRY(mot_safetensors_read(ctx, mot_arena_printf(&ctx->arena, "%s/model.safetensors", path),
                                  &tensors, &n));
     MotExported *exported = mot_arena_array(&ctx->arena, MotExported, n);

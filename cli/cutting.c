@@ -93,8 +93,7 @@ static MotStatus read_cuts(MotTrainer *t, MotZeroOpts *out_opts, MotCutPick *out
 static MotStatus find_price(MotTrainer *t, MotZeroOpts *out_opts)
 {
     MotCost *cost;
-    const MotPlan *plan = t->job->plan;
-    if (plan->stages.n != 1 || plan->stages.data[0].mesh.n_axes != 1)
+    if (!mot_plan_is_line(t->job->plan))
         return MOT_OK;
     MOT_TRY(mot_cost_of_plan(t->job->plan, &cost));
     out_opts->program = program_of(t);
@@ -117,8 +116,8 @@ static MotStatus allow_lending(MotTrainer *t, MotZeroOpts *out_opts)
         out_opts->lends |= p->cuts.data[l].is_lendable;
     if (!out_opts->lends) {
         mot_fail(t->ctx, MOT_ERR_USAGE, MOT_NOWHERE,
-                 "--balance %s: no layer of this plan can be lent: it takes one stage, "
-                 "one micro-batch, and weights that are split over the devices",
+                 "--balance %s: no layer of this plan can be lent: it takes one stage "
+                 "and weights that are split over the devices",
                  mode_of(t));
         return suggest_split(t->ctx);
     }

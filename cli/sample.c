@@ -227,11 +227,8 @@ static MotStatus import_model(Sampler *s, const MotArgs *args)
     s->job.n_dims = info->n_dims;
     for (uint32_t i = 0; i < info->n_dims; i++)
         s->job.dims[i] = (MotDimBinding){info->dims[i].name, info->dims[i].size};
-    const char *model = mot_args_get(args, "--model", NULL);
-    MotStatus status = mot_job_import_file(s->ctx, args, model ? model : info->model, &s->job);
-    if (status == MOT_ERR_IO && !model)
-        mot_hint(s->ctx, "it was there when it was trained; --model FILE.onnx if it is elsewhere");
-    return status;
+    const char *model = mot_args_get(args, "--model", info->model);
+    return mot_answer_opened(s->ctx, args, mot_job_import_file(s->ctx, args, model, &s->job));
 }
 
 static MotStatus run_sample(MotCtx *ctx, const MotArgs *args)

@@ -91,6 +91,11 @@ MotPlan mot_plan_copy(const MotPlan *plan)
     return copy;
 }
 
+bool mot_plan_is_line(const MotPlan *plan)
+{
+    return plan->stages.n == 1 && plan->stages.data[0].mesh.n_axes == 1;
+}
+
 MotSharding mot_sharding_of_operand(const MotFactors *factors, const int8_t *split, uint32_t i)
 {
     MotSharding s = mot_replicated;

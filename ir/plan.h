@@ -109,6 +109,8 @@ typedef struct MotPlan {
 MotPlan *mot_plan_new(MotCtx *ctx, MotGraph *graph, const MotCluster *cluster);
 /* A copy whose ops' choices and values' shardings may be changed; all else is shared. */
 MotPlan mot_plan_copy(const MotPlan *plan);
+/* Whether it has one stage, over one axis: what changes while a training runs takes such plans. */
+bool mot_plan_is_line(const MotPlan *plan);
 /*
  * The sharding in which an op that splits these of its factors, one an axis or -1, needs operand i,
  * and the one in which it leaves result k.

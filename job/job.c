@@ -10,6 +10,7 @@
 #include "ir/layout.h"
 #include "passes/lower/lower.h"
 #include "passes/pipeline.h"
+#include "passes/plan/outer.h"
 #include "runtime/data.h"
 #include "runtime/device.h"
 #include "runtime/npy.h"
@@ -493,6 +494,10 @@ static MotStatus make_plan(MotCtx *ctx, MotJob *job)
     opts.share = shares.data;
     opts.n_share = shares.n;
     MOT_TRY(mot_plan_make(ctx, job->graph, job->cluster, &opts, &job->plan));
+    int64_t replicas = mot_outer_units(job->graph);
+    if (opts.one_axis && replicas > 1 && replicas < job->cluster->devices.n)
+        mot_info(ctx, "--balance and --elastic plan one axis: no replica is split over a group of "
+                      "devices");
     return mot_shares_set(ctx, job->args, job->plan);
 }
 

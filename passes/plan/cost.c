@@ -12,9 +12,9 @@ MotRates mot_cost_rates(const MotCluster *cluster, uint32_t device)
     return (MotRates){r.flops / slow, r.functions / slow, r.bandwidth / slow, r.launch * slow};
 }
 
-MotLink mot_cost_link(const MotCost *cost, uint32_t a, uint32_t b)
+MotLink mot_cost_link(const MotCluster *cluster, uint32_t a, uint32_t b)
 {
-    MotLink link = mot_cluster_link(cost->cluster, cost->mesh->devices[a], cost->mesh->devices[b]);
+    MotLink link = mot_cluster_link(cluster, a, b);
     link.latency = link.measured_latency > 0 ? link.measured_latency : link.latency;
     link.bandwidth = link.measured_bandwidth > 0 ? link.measured_bandwidth : link.bandwidth;
     return link;
@@ -39,7 +39,7 @@ static void add_link(MotCost *cost, uint32_t i, uint32_t k)
     uint32_t axis = find_axis(cost->mesh, i, k);
     if (axis == cost->mesh->n_axes)
         return;
-    MotLink link = mot_cost_link(cost, i, k);
+    MotLink link = mot_cost_link(cost->cluster, cost->mesh->devices[i], cost->mesh->devices[k]);
     cost->overlaps |= link.is_emulated;
     cost->latency[axis] = fmax(cost->latency[axis], link.latency);
     cost->bandwidth[axis] = fmin(cost->bandwidth[axis], link.bandwidth);

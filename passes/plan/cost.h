@@ -46,8 +46,8 @@ typedef struct MotCost {
 
 /* mot_cluster_rates, slow-down included. */
 MotRates mot_cost_rates(const MotCluster *cluster, uint32_t device);
-/* The link between two mesh positions as collectives have it: measured, where it was. */
-MotLink mot_cost_link(const MotCost *cost, uint32_t a, uint32_t b);
+/* The link between two devices as collectives have it: measured, where it was. */
+MotLink mot_cost_link(const MotCluster *cluster, uint32_t a, uint32_t b);
 /* For steps of one micro-batch; the axes before the last split nothing. */
 MOT_CHECKED MotStatus mot_cost_make(MotCtx *ctx, const MotGraph *g, const MotCluster *cluster,
                                     const MotMesh *mesh, MotCost **out_cost);

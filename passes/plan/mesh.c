@@ -35,10 +35,8 @@ static MotStatus check_shares(MotCtx *ctx, const MotPlanOpts *opts, uint32_t n)
 /* Seconds of a mebibyte between two devices. */
 static double distance(const MotCluster *cluster, uint32_t a, uint32_t b)
 {
-    MotLink link = mot_cluster_link(cluster, a, b);
-    double latency = link.measured_latency > 0 ? link.measured_latency : link.latency,
-           bandwidth = link.measured_bandwidth > 0 ? link.measured_bandwidth : link.bandwidth;
-    return latency + (1 << 20) / bandwidth;
+    MotLink link = mot_cost_link(cluster, a, b);
+    return link.latency + (1 << 20) / link.bandwidth;
 }
 
 /* The devices in an order in which sets that are near each other stand together. */

@@ -279,8 +279,11 @@ static MotStatus choose_mesh(MotCtx *ctx, MotGraph *graph, const MotCluster *clu
     MotPlanOpts single = *opts;
     single.one_axis = true;
     single.stats = &stats;
-    if (plan_on(ctx, graph, cluster, opts, groups, &plan) != MOT_OK)
+    if (plan_on(ctx, graph, cluster, opts, groups, &plan) != MOT_OK) {
+        mot_warn(ctx, MOT_NOWHERE, "no plan gives each replica %u devices: %s", groups->axis[1].n,
+                 mot_text_get(&ctx->error));
         mot_error_clear(ctx);
+    }
     MotStatus status = mot_plan_mesh(ctx, graph, cluster, &single, &line);
     if (status == MOT_OK)
         status = plan_on(ctx, graph, cluster, &single, &line, &other);

@@ -81,7 +81,7 @@ MotStatus mot_replan(MotCtx *ctx, const MotPlan *plan, const double *unit, const
     MotSplitWork work;
     MotPlan *other;
     *out = (MotReplan){0};
-    if (plan->stages.n != 1 || plan->stages.data[0].mesh.n_axes != 1)
+    if (!mot_plan_is_line(plan))
         return MOT_OK;
     MOT_TRY(mot_split_work_find(ctx, plan, &work));
     if (work.ops.n == 0)

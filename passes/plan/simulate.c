@@ -39,7 +39,8 @@ MotSimulation *mot_simulation_make(MotCtx *ctx, const MotProgram *program, const
     s->links = mot_arena_array(arena, MotLink, (size_t)s->n * s->n);
     for (uint32_t i = 0; i < s->n; i++)
         for (uint32_t k = 0; k < s->n; k++)
-            s->links[i * s->n + k] = mot_cost_link(cost, i, k);
+            s->links[i * s->n + k] =
+                mot_cost_link(cost->cluster, cost->mesh->devices[i], cost->mesh->devices[k]);
     for (int k = 0; k < MOT_N_SECTIONS; k++) {
         uint32_t n = program->section[k].n;
         s->section[k] = (Section){

@@ -97,7 +97,7 @@ MotStatus mot_split_work_find(MotCtx *ctx, const MotPlan *plan, MotSplitWork *ou
     MotCost *cost;
     MotFactors *factors;
     const MotGraph *g = plan->graph;
-    if (plan->stages.n != 1 || plan->stages.data[0].mesh.n_axes != 1)
+    if (!mot_plan_is_line(plan))
         return mot_fail(ctx, MOT_ERR_USAGE, MOT_NOWHERE,
                         "shares are rebalanced in plans of one stage with one mesh axis; this one "
                         "has %u stages, the first with %u axes",

@@ -69,8 +69,9 @@ check "and are told so" grep -q 'the shares of axis "replicas" give a device 2 r
 plan2 "${nodes[@]}" --devices 3 -o "$work/plan" >/dev/null 2>"$work/err"
 check "three devices are no two groups, and told why" grep -q '3 devices are no equal groups for 2 replicas' "$work/err"
 check "they are on one axis" [ "$(grep -c ' axis {' "$work/plan")" = 1 ]
-train members 2 "$demo,replicas=2" "${nodes[@]}" --elastic >/dev/null
+train members 2 "$demo,replicas=2" "${nodes[@]}" --elastic >"$work/out" 2>&1
 check "where members may change there is one axis" grep -qE '"shares": \[\[[0-9]+, [0-9]+, [0-9]+, [0-9]+\]\]' "$work/members/step-000002/manifest.json"
+check "and that is told" grep -q 'no replica is split over a group of devices' "$work/out"
 
 # Two micro-batches of half the size.
 "$MOTLEY" train models/gpt_erf_sdpa_ts17_opt_dynamic.onnx --dim batch=4 --accumulate 2 --data "text:$work/text" \

@@ -206,6 +206,17 @@ static void samples_of_a_replica_may_be_split(void **state)
     check_samples("demo:lr=0.01,replicas=2,k=4,s=8,select=striding,delay=1,lookahead=1", 1);
 }
 
+/* A plan of the GPT for two replicas over this mesh that splits their samples. */
+static MotPlan *plan_samples(MotCtx *ctx, const MeshShape *shape, Job *out_job)
+{
+    unsigned none = 0;
+    int n, n_reshapes;
+    *out_job = make_job(ctx, &gpt, "demo:lr=0.1,replicas=2,k=4,s=8", 1);
+    MotPlan *plan = make_plan(out_job, shape, &none);
+    split_samples(out_job, plan, &n, &n_reshapes);
+    return plan;
+}
+
 /*
  * Two replicas in one place of the outer axis: their samples are split as dim 1 of [R, batch / R],
  * and not as a part of the batch.
@@ -217,12 +228,9 @@ static void two_replicas_in_one_place_are_refused(void **state)
     MotPipeline *pipeline;
     MotBinding bindings[4];
     MotCtx ctx;
+    Job job;
     mot_ctx_init(&ctx);
-    Job job = make_job(&ctx, &gpt, "demo:lr=0.1,replicas=2,k=4,s=8", 1);
-    unsigned none = 0;
-    int n, n_reshapes;
-    MotPlan *plan = make_plan(&job, &two, &none);
-    split_samples(&job, plan, &n, &n_reshapes);
+    MotPlan *plan = plan_samples(&ctx, &two, &job);
     require(&ctx, mot_lower(&ctx, plan, &pipeline));
     assert_int_equal(mot_pipeline_bind(&ctx, pipeline, bindings), MOT_ERR_USAGE);
     assert_non_null(strstr(mot_text_get(&ctx.error), "give a device 2 replicas"));
@@ -238,12 +246,9 @@ static void samples_without_replicas_are_refused(void **state)
     (void)state;
     static const MeshShape two = {2, {2, 2}, {{1, 1}, {1, 1}}};
     MotCtx ctx;
+    Job job;
     mot_ctx_init(&ctx);
-    Job job = make_job(&ctx, &gpt, "demo:lr=0.1,replicas=2,k=4,s=8", 1);
-    unsigned none = 0;
-    int n, n_reshapes;
-    MotPlan *plan = make_plan(&job, &two, &none);
-    split_samples(&job, plan, &n, &n_reshapes);
+    MotPlan *plan = plan_samples(&ctx, &two, &job);
     require(&ctx, mot_plan_verify(plan));
     for (uint32_t i = 0; i < job.graph->body.n; i++) {
         MotFactors factors;
